@@ -1,0 +1,27 @@
+// What every kernel header needs: fixed-width types and the qualifiers that let one source be device code (NVRTC or nvcc) and
+// plain C++ (the host property tests). NVRTC has no standard headers, so none is used here.
+#pragma once
+
+typedef unsigned int u32;
+typedef unsigned long long u64;
+
+#if defined(__CUDACC__)
+#define SP_FN __host__ __device__ __forceinline__
+#define SP_COLD __host__ __device__ __noinline__
+#else
+#define SP_FN inline
+#define SP_COLD inline
+#endif
+
+// True where the PTX carry chains are compiled; everything else takes the portable path.
+#if defined(__CUDA_ARCH__)
+#define SP_PTX 1
+#else
+#define SP_PTX 0
+#endif
+
+#if defined(__CUDACC__)
+#define SP_UNROLL _Pragma("unroll")
+#else
+#define SP_UNROLL
+#endif
