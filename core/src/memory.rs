@@ -1,0 +1,286 @@
+//! The memory ledger: how many bytes of each class exist, now, at peak, and over time.
+//!
+//! Every [`HostBuf`](crate::HostBuf) is charged to a ledger from its birth to its release, so "no evaluations exist after
+//! `start`" is a number that can be read, tested and plotted. A ledger may have a limit; a charge beyond it is refused.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// What host memory is used for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum MemoryClass {
+    /// Evaluation vectors a, b, c.
+    Evaluations,
+    /// The witness.
+    Witness,
+    /// Key material held on the host. Mapped files aren't counted.
+    Key,
+    /// Rings and buffers on the way to a device.
+    Staging,
+    /// What a backend keeps for its own work.
+    Backend,
+    /// Idle buffers of a pool.
+    PoolIdle,
+}
+
+impl MemoryClass {
+    /// All classes, in the order of their indices.
+    pub const ALL: [Self; 6] =
+        [Self::Evaluations, Self::Witness, Self::Key, Self::Staging, Self::Backend, Self::PoolIdle];
+
+    /// The name used in tables and JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Evaluations => "evaluations",
+            Self::Witness => "witness",
+            Self::Key => "key",
+            Self::Staging => "staging",
+            Self::Backend => "backend",
+            Self::PoolIdle => "pool_idle",
+        }
+    }
+
+    fn index(self) -> usize {
+        self as usize
+    }
+}
+
+/// Host memory that could not be had.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no host memory: {requested} bytes of class {} ({reason})", .class.name())]
+pub struct OutOfHostMemory {
+    /// What it was for.
+    pub class: MemoryClass,
+    /// Bytes asked for.
+    pub requested: u64,
+    /// Why it was refused.
+    pub reason: String,
+}
+
+/// One change of a class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LedgerEvent {
+    /// Time since the ledger was made.
+    pub at: Duration,
+    /// The class that changed.
+    pub class: MemoryClass,
+    /// Bytes of that class after the change.
+    pub bytes: u64,
+}
+
+/// Bytes by class at one moment; index with [`MemoryClass`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LedgerSnapshot([u64; MemoryClass::ALL.len()]);
+
+impl LedgerSnapshot {
+    /// Sum over all classes.
+    pub fn total(&self) -> u64 {
+        self.0.iter().sum()
+    }
+}
+
+impl std::ops::Index<MemoryClass> for LedgerSnapshot {
+    type Output = u64;
+
+    fn index(&self, class: MemoryClass) -> &u64 {
+        &self.0[class.index()]
+    }
+}
+
+#[derive(Debug)]
+struct State {
+    now: LedgerSnapshot,
+    peak: LedgerSnapshot,
+    peak_total: u64,
+    limit: Option<u64>,
+    refuse_in: Option<u64>,
+    history: Option<Vec<LedgerEvent>>,
+}
+
+/// A shared account of host memory. Clones are the same ledger.
+#[derive(Clone, Debug)]
+pub struct MemoryLedger {
+    state: Arc<Mutex<State>>,
+    epoch: Instant,
+}
+
+impl Default for MemoryLedger {
+    fn default() -> Self {
+        Self::new(None)
+    }
+}
+
+impl MemoryLedger {
+    /// An empty ledger; with a limit, charges beyond it are refused.
+    pub fn new(limit: Option<u64>) -> Self {
+        let state = State {
+            now: LedgerSnapshot::default(),
+            peak: LedgerSnapshot::default(),
+            peak_total: 0,
+            limit,
+            refuse_in: None,
+            history: None,
+        };
+        Self { state: Arc::new(Mutex::new(state)), epoch: Instant::now() }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Nothing panics while it holds the lock, and the numbers are right at every moment in between.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Starts (or restarts) recording every change.
+    pub fn record_history(&self) {
+        self.state().history = Some(Vec::new());
+    }
+
+    /// The changes since [`record_history`](Self::record_history); empty if nothing was recorded.
+    pub fn history(&self) -> Vec<LedgerEvent> {
+        self.state().history.clone().unwrap_or_default()
+    }
+
+    /// Bytes by class now.
+    pub fn now(&self) -> LedgerSnapshot {
+        self.state().now
+    }
+
+    /// Each class's own peak.
+    pub fn peak(&self) -> LedgerSnapshot {
+        self.state().peak
+    }
+
+    /// The peak of the sum over all classes.
+    pub fn peak_total(&self) -> u64 {
+        self.state().peak_total
+    }
+
+    /// The limit of the sum over all classes.
+    pub fn limit(&self) -> Option<u64> {
+        self.state().limit
+    }
+
+    /// For tests: the charge after `skip` successful ones from now is refused, once.
+    pub fn refuse_after(&self, skip: u64) {
+        self.state().refuse_in = Some(skip);
+    }
+
+    /// Charges `bytes` to a class until the result is dropped.
+    ///
+    /// # Errors
+    /// [`OutOfHostMemory`] if the limit would be passed.
+    pub fn charge(&self, class: MemoryClass, bytes: u64) -> Result<Charge, OutOfHostMemory> {
+        let refused = |reason: String| Err(OutOfHostMemory { class, requested: bytes, reason });
+        {
+            let mut state = self.state();
+            match &mut state.refuse_in {
+                Some(0) => {
+                    state.refuse_in = None;
+                    return refused("refused for a test".into());
+                }
+                Some(left) => *left -= 1,
+                None => {}
+            }
+            let total = state.now.total().checked_add(bytes);
+            match (state.limit, total) {
+                (Some(limit), Some(total)) if total > limit => {
+                    return refused(format!("{} of {limit} bytes in use", total - bytes));
+                }
+                (_, None) => return refused("the sum overflows".into()),
+                _ => {}
+            }
+            self.add(&mut state, class, bytes);
+        }
+        Ok(Charge { ledger: self.clone(), class, bytes })
+    }
+
+    fn add(&self, state: &mut State, class: MemoryClass, bytes: u64) {
+        let i = class.index();
+        state.now.0[i] += bytes;
+        state.peak.0[i] = state.peak.0[i].max(state.now.0[i]);
+        state.peak_total = state.peak_total.max(state.now.total());
+        self.note(state, class);
+    }
+
+    fn note(&self, state: &mut State, class: MemoryClass) {
+        let event = LedgerEvent { at: self.epoch.elapsed(), class, bytes: state.now[class] };
+        if let Some(history) = &mut state.history {
+            history.push(event);
+        }
+    }
+}
+
+/// Bytes charged to a ledger; dropping it gives them back.
+#[derive(Debug)]
+pub struct Charge {
+    ledger: MemoryLedger,
+    class: MemoryClass,
+    bytes: u64,
+}
+
+impl Charge {
+    /// The class charged.
+    pub fn class(&self) -> MemoryClass {
+        self.class
+    }
+
+    /// The bytes charged.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Moves the bytes to another class: a buffer that goes from a pool to a use, or back.
+    pub fn reclassify(&mut self, class: MemoryClass) {
+        let mut state = self.ledger.state();
+        state.now.0[self.class.index()] -= self.bytes;
+        self.ledger.note(&mut state, self.class);
+        self.ledger.add(&mut state, class, self.bytes);
+        drop(state);
+        self.class = class;
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        let mut state = self.ledger.state();
+        state.now.0[self.class.index()] -= self.bytes;
+        self.ledger.note(&mut state, self.class);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn charges_are_counted_by_class_and_given_back() {
+        let ledger = MemoryLedger::new(None);
+        ledger.record_history();
+        let witness = ledger.charge(MemoryClass::Witness, 100).unwrap();
+        let mut pool = ledger.charge(MemoryClass::PoolIdle, 50).unwrap();
+        assert_eq!((ledger.now()[MemoryClass::Witness], ledger.now().total()), (100, 150));
+        drop(witness);
+        pool.reclassify(MemoryClass::Witness);
+        assert_eq!((ledger.now()[MemoryClass::Witness], ledger.now()[MemoryClass::PoolIdle]), (50, 0));
+        drop(pool);
+        assert_eq!(ledger.now().total(), 0);
+        assert_eq!((ledger.peak()[MemoryClass::Witness], ledger.peak_total()), (100, 150));
+        let bytes: Vec<_> = ledger.history().iter().map(|e| (e.class, e.bytes)).collect();
+        use MemoryClass::{PoolIdle, Witness};
+        assert_eq!(bytes, [(Witness, 100), (PoolIdle, 50), (Witness, 0), (PoolIdle, 0), (Witness, 50), (Witness, 0)]);
+    }
+
+    #[test]
+    fn the_limit_and_planted_refusals_hold() {
+        let ledger = MemoryLedger::new(Some(100));
+        let first = ledger.charge(MemoryClass::Key, 60).unwrap();
+        assert_eq!(ledger.charge(MemoryClass::Key, 41).unwrap_err().requested, 41);
+        assert!(ledger.charge(MemoryClass::Key, u64::MAX).is_err());
+        drop(first);
+        ledger.refuse_after(1);
+        assert!(ledger.charge(MemoryClass::Key, 100).is_ok());
+        assert!(ledger.charge(MemoryClass::Key, 1).is_err());
+        assert!(ledger.charge(MemoryClass::Key, 1).is_ok());
+        assert_eq!(ledger.now().total(), 0);
+    }
+}
