@@ -1,1 +1,8 @@
-//! The harness.
+//! The harness: everything around the provers.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`formats`] | `.zkey`, `.wtns`, `.r1cs`, snarkjs JSON: readers that trust nothing, and writers |
+//! | [`setup`] | development keys from a seeded trapdoor, synthetic circuits |
+pub mod formats;
+pub mod setup;

@@ -1,0 +1,1 @@
+//! File formats: readers that trust nothing, and writers.

@@ -1,0 +1,1 @@
+//! Development keys from a seeded trapdoor, and synthetic circuits.
