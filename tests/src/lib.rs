@@ -1,1 +1,4 @@
-//! Cross-crate tests.
+//! What the cross-crate tests share.
+
+pub mod cases;
+pub mod needs;
