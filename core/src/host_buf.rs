@@ -65,12 +65,20 @@ pub enum Disposal {
 /// From construction to drop, `len_bytes` bytes from `as_mut_ptr` are initialised, valid for reads and writes, aligned
 /// to 64 bytes, and accessed through this value alone.
 pub unsafe trait ForeignMemory: Send + Sync {
-    /// First byte.
+    /// First byte, to write to. Called anew for each exclusive borrow, so an owner that must know about writes learns of them.
     fn as_mut_ptr(&self) -> NonNull<u8>;
+    /// First byte, to read from.
+    fn as_ptr(&self) -> NonNull<u8> {
+        self.as_mut_ptr()
+    }
     /// Length in bytes.
     fn len_bytes(&self) -> usize;
     /// Identifies the pool, so that a backend recognises memory of its own.
     fn pool(&self) -> u64;
+    /// What [`HostBuf::origin`] says. Memory of another process part that is lent, not pooled, is pageable.
+    fn origin(&self) -> Origin {
+        Origin::Pool(self.pool())
+    }
 }
 
 /// Where a buffer's memory comes from.
@@ -188,7 +196,7 @@ impl<T: HostElement> HostBuf<T> {
         match &self.memory {
             Memory::Heap(lines) => NonNull::from(&**lines).cast(),
             Memory::Map(map) => map.address,
-            Memory::Foreign(memory) => memory.as_mut_ptr(),
+            Memory::Foreign(memory) => memory.as_ptr(),
         }
     }
 
@@ -199,7 +207,7 @@ impl<T: HostElement> HostBuf<T> {
     /// Where the memory comes from.
     pub fn origin(&self) -> Origin {
         match &self.memory {
-            Memory::Foreign(memory) => Origin::Pool(memory.pool()),
+            Memory::Foreign(memory) => memory.origin(),
             _ => Origin::Pageable,
         }
     }

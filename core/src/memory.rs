@@ -88,7 +88,17 @@ impl std::ops::Index<MemoryClass> for LedgerSnapshot {
     }
 }
 
-#[derive(Debug)]
+/// Where a ledger's charges go as well: the account of a host that this part of the process works for.
+pub trait Upstream: Send + Sync {
+    /// Asks for `bytes` more of a class; the reason, if it is refused.
+    ///
+    /// # Errors
+    /// Why the bytes can't be had.
+    fn charge(&self, class: MemoryClass, bytes: u64) -> Result<(), String>;
+    /// Gives `bytes` of a class back.
+    fn give_back(&self, class: MemoryClass, bytes: u64);
+}
+
 struct State {
     now: LedgerSnapshot,
     peak: LedgerSnapshot,
@@ -96,6 +106,13 @@ struct State {
     limit: Option<u64>,
     refuse_in: Option<u64>,
     history: Option<Vec<LedgerEvent>>,
+    upstream: Option<Arc<dyn Upstream>>,
+}
+
+impl std::fmt::Debug for State {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("State").field("now", &self.now).field("peak", &self.peak).field("limit", &self.limit).finish()
+    }
 }
 
 /// A shared account of host memory. Clones are the same ledger.
@@ -114,6 +131,15 @@ impl Default for MemoryLedger {
 impl MemoryLedger {
     /// An empty ledger; with a limit, charges beyond it are refused.
     pub fn new(limit: Option<u64>) -> Self {
+        Self::build(limit, None)
+    }
+
+    /// A ledger whose charges are also made upstream, which may refuse them.
+    pub fn forwarding(upstream: Arc<dyn Upstream>) -> Self {
+        Self::build(None, Some(upstream))
+    }
+
+    fn build(limit: Option<u64>, upstream: Option<Arc<dyn Upstream>>) -> Self {
         let state = State {
             now: LedgerSnapshot::default(),
             peak: LedgerSnapshot::default(),
@@ -121,6 +147,7 @@ impl MemoryLedger {
             limit,
             refuse_in: None,
             history: None,
+            upstream,
         };
         Self { state: Arc::new(Mutex::new(state)), epoch: Instant::now() }
     }
@@ -170,6 +197,12 @@ impl MemoryLedger {
     /// # Errors
     /// [`OutOfHostMemory`] if the limit would be passed.
     pub fn charge(&self, class: MemoryClass, bytes: u64) -> Result<Charge, OutOfHostMemory> {
+        let mut charge = Charge { ledger: self.clone(), class, bytes: 0 };
+        charge.grow(bytes)?;
+        Ok(charge)
+    }
+
+    fn take(&self, class: MemoryClass, bytes: u64) -> Result<(), OutOfHostMemory> {
         let refused = |reason: String| Err(OutOfHostMemory { class, requested: bytes, reason });
         {
             let mut state = self.state();
@@ -189,9 +222,23 @@ impl MemoryLedger {
                 (_, None) => return refused("the sum overflows".into()),
                 _ => {}
             }
+            if let Some(upstream) = &state.upstream
+                && let Err(reason) = upstream.charge(class, bytes)
+            {
+                return refused(reason);
+            }
             self.add(&mut state, class, bytes);
         }
-        Ok(Charge { ledger: self.clone(), class, bytes })
+        Ok(())
+    }
+
+    fn give_back(&self, class: MemoryClass, bytes: u64) {
+        let mut state = self.state();
+        state.now.0[class.index()] -= bytes;
+        self.note(&mut state, class);
+        if let Some(upstream) = &state.upstream {
+            upstream.give_back(class, bytes);
+        }
     }
 
     fn add(&self, state: &mut State, class: MemoryClass, bytes: u64) {
@@ -229,9 +276,35 @@ impl Charge {
         self.bytes
     }
 
-    /// Moves the bytes to another class: a buffer that goes from a pool to a use, or back.
+    /// Charges `more` bytes to the same class.
+    ///
+    /// # Errors
+    /// [`OutOfHostMemory`] as for [`MemoryLedger::charge`]; the charge is as it was.
+    pub fn grow(&mut self, more: u64) -> Result<(), OutOfHostMemory> {
+        self.ledger.take(self.class, more)?;
+        self.bytes += more;
+        Ok(())
+    }
+
+    /// Gives bytes back, at most all; the number given back.
+    pub fn shrink(&mut self, less: u64) -> u64 {
+        let less = less.min(self.bytes);
+        self.ledger.give_back(self.class, less);
+        self.bytes -= less;
+        less
+    }
+
+    /// Moves the bytes to another class: a buffer that goes from a pool to a use, or back. Moving isn't refused by a limit;
+    /// upstream sees it as bytes given back and charged again, and keeps the old class if it refuses.
     pub fn reclassify(&mut self, class: MemoryClass) {
         let mut state = self.ledger.state();
+        if let Some(upstream) = &state.upstream {
+            upstream.give_back(self.class, self.bytes);
+            if upstream.charge(class, self.bytes).is_err() {
+                // What was just given back fits; somebody else may have been quicker, then the books differ until the drop.
+                let _ = upstream.charge(self.class, self.bytes);
+            }
+        }
         state.now.0[self.class.index()] -= self.bytes;
         self.ledger.note(&mut state, self.class);
         self.ledger.add(&mut state, class, self.bytes);
@@ -242,9 +315,9 @@ impl Charge {
 
 impl Drop for Charge {
     fn drop(&mut self) {
-        let mut state = self.ledger.state();
-        state.now.0[self.class.index()] -= self.bytes;
-        self.ledger.note(&mut state, self.class);
+        if self.bytes > 0 {
+            self.ledger.give_back(self.class, self.bytes);
+        }
     }
 }
 
@@ -268,6 +341,41 @@ mod tests {
         let bytes: Vec<_> = ledger.history().iter().map(|e| (e.class, e.bytes)).collect();
         use MemoryClass::{PoolIdle, Witness};
         assert_eq!(bytes, [(Witness, 100), (PoolIdle, 50), (Witness, 0), (PoolIdle, 0), (Witness, 50), (Witness, 0)]);
+    }
+
+    #[test]
+    fn a_forwarding_ledger_asks_upstream_and_tells_it_everything() {
+        struct Account(MemoryLedger, Mutex<Vec<Charge>>);
+        impl Upstream for Account {
+            fn charge(&self, class: MemoryClass, bytes: u64) -> Result<(), String> {
+                let charge = self.0.charge(class, bytes).map_err(|e| e.to_string())?;
+                self.1.lock().unwrap().push(charge);
+                Ok(())
+            }
+            fn give_back(&self, class: MemoryClass, bytes: u64) {
+                let mut charges = self.1.lock().unwrap();
+                let at = charges.iter().position(|c| c.class == class && c.bytes == bytes).unwrap();
+                charges.remove(at);
+            }
+        }
+        let host = MemoryLedger::new(Some(100));
+        let ledger = MemoryLedger::forwarding(Arc::new(Account(host.clone(), Mutex::default())));
+        let mut charge = ledger.charge(MemoryClass::Staging, 60).unwrap();
+        assert!(ledger.charge(MemoryClass::Backend, 41).is_err());
+        charge.reclassify(MemoryClass::PoolIdle);
+        assert_eq!((host.now()[MemoryClass::PoolIdle], host.now().total(), ledger.now().total()), (60, 60, 60));
+        drop(charge);
+        assert_eq!((host.now().total(), ledger.now().total()), (0, 0));
+    }
+
+    #[test]
+    fn a_charge_grows_within_the_limit_and_shrinks() {
+        let ledger = MemoryLedger::new(Some(100));
+        let mut charge = ledger.charge(MemoryClass::Backend, 10).unwrap();
+        assert!(charge.grow(91).is_err() && charge.bytes() == 10);
+        charge.grow(90).unwrap();
+        assert_eq!((charge.shrink(60), ledger.now().total()), (60, 40));
+        assert_eq!((charge.shrink(60), ledger.now().total()), (40, 0));
     }
 
     #[test]

@@ -267,7 +267,7 @@ fn guarded<T>(poisoned: &OnceLock<String>, body: impl FnOnce() -> Result<T, Back
 }
 
 /// The message of a panic. The payload's own destructor may panic too; then it is forgotten.
-fn describe(payload: Box<dyn Any + Send>) -> String {
+pub(crate) fn describe(payload: Box<dyn Any + Send>) -> String {
     let message = if let Some(text) = payload.downcast_ref::<&str>() {
         (*text).to_owned()
     } else if let Some(text) = payload.downcast_ref::<String>() {
