@@ -70,7 +70,20 @@ impl Context {
     /// A context without a card, with `vram` bytes of pretended device memory. See the module's notes.
     #[must_use]
     pub fn dry(vram: u64) -> Self {
-        Self::from_api(Api::dry(vram))
+        Self::from_api(Api::dry(vram, false))
+    }
+
+    /// A dry context whose launches run the kernels on the CPU, for tests: see `emulator`.
+    #[cfg(any(test, feature = "emulator"))]
+    #[must_use]
+    pub fn emulated(vram: u64) -> Self {
+        Self::from_api(Api::dry(vram, true))
+    }
+
+    /// Whether launches run on the CPU.
+    #[must_use]
+    pub fn is_emulated(&self) -> bool {
+        self.0.api.is_emulated()
     }
 
     fn from_api(api: Api) -> Self {

@@ -1,3 +1,8 @@
 //! The CUDA backend.
 
 pub mod driver;
+#[cfg(any(test, feature = "emulator"))]
+pub mod emulator;
+pub mod kernels;
+pub mod ntt;
+mod nvrtc;

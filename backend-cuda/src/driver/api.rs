@@ -178,8 +178,12 @@ impl Api {
         Ok(Self::Card { context, info })
     }
 
-    pub(super) fn dry(vram: u64) -> Self {
-        Self::Dry(DryDevice::new(vram))
+    pub(super) fn dry(vram: u64, emulated: bool) -> Self {
+        Self::Dry(DryDevice::new(vram, emulated))
+    }
+
+    pub(super) fn is_emulated(&self) -> bool {
+        matches!(self, Self::Dry(dry) if dry.is_emulated())
     }
 
     pub(super) fn info(&self) -> &DeviceInfo {
@@ -434,7 +438,10 @@ impl Api {
     }
 
     pub(super) fn load_module(&self, cubin: &[u8]) -> Result<usize, CudaError> {
-        let Self::Card { context, .. } = self else { return Ok(1) };
+        let context = match self {
+            Self::Card { context, .. } => context,
+            Self::Dry(dry) => return dry.load_module(cubin),
+        };
         Self::enter(*context)?;
         let mut module: sys::CUmodule = std::ptr::null_mut();
         // SAFETY: `module` is writable and `cubin` outlives the call. The driver reads an ELF image's length from its header; callers
@@ -452,7 +459,10 @@ impl Api {
     }
 
     pub(super) fn find_function(&self, module: usize, name: &str) -> Result<usize, CudaError> {
-        let Self::Card { context, .. } = self else { return Ok(1) };
+        let context = match self {
+            Self::Card { context, .. } => context,
+            Self::Dry(dry) => return dry.find_function(module, name),
+        };
         Self::enter(*context)?;
         let text = CString::new(name).unwrap_or_default();
         let mut function: sys::CUfunction = std::ptr::null_mut();
@@ -508,7 +518,8 @@ impl Api {
                 };
                 check("cuLaunchKernel", status)
             }
-            Self::Dry(dry) => dry.launch(grid, block, shared),
+            // SAFETY: our caller's promise, too.
+            Self::Dry(dry) => unsafe { dry.launch(function, grid, block, shared, args) },
         }
     }
 }

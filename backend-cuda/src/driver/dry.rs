@@ -4,14 +4,20 @@
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::collections::BTreeMap;
+use std::ffi::c_void;
 use std::sync::Mutex;
 
 use super::{CudaError, DeviceInfo};
 
 pub(super) struct DryDevice {
     info: DeviceInfo,
+    emulated: bool,
     live: Mutex<BTreeMap<u64, u64>>,
+    libraries: Mutex<Vec<libloading::Library>>,
 }
+
+/// An emulated kernel: grid, block, pointers to the arguments.
+type Emulated = unsafe extern "C" fn(*const u32, *const u32, *mut *mut c_void);
 
 fn layout(bytes: u64) -> Option<Layout> {
     Layout::from_size_align(usize::try_from(bytes).ok()?, 256).ok()
@@ -22,7 +28,7 @@ fn refused(call: &'static str, reason: String) -> CudaError {
 }
 
 impl DryDevice {
-    pub(super) fn new(vram: u64) -> Self {
+    pub(super) fn new(vram: u64, emulated: bool) -> Self {
         let info = DeviceInfo {
             ordinal: 0,
             name: "dry device".into(),
@@ -32,7 +38,34 @@ impl DryDevice {
             shared_per_block: 227 * 1024,
             driver: 13000,
         };
-        Self { info, live: Mutex::default() }
+        Self { info, emulated, live: Mutex::default(), libraries: Mutex::default() }
+    }
+
+    pub(super) fn is_emulated(&self) -> bool {
+        self.emulated
+    }
+
+    /// `image` is the path of a library of emulated kernels, or empty where launches do nothing.
+    pub(super) fn load_module(&self, image: &[u8]) -> Result<usize, CudaError> {
+        if image.is_empty() {
+            return Ok(0);
+        }
+        let path = String::from_utf8_lossy(image).into_owned();
+        // SAFETY: the library was built by `emulator` from this crate's own sources; its initialisers do nothing of note.
+        let library =
+            unsafe { libloading::Library::new(&path) }.map_err(|e| refused("cuModuleLoadData", e.to_string()))?;
+        let mut libraries = self.libraries.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        libraries.push(library);
+        Ok(libraries.len())
+    }
+
+    /// The address of an emulated kernel; zero in a module without an image.
+    pub(super) fn find_function(&self, module: usize, name: &str) -> Result<usize, CudaError> {
+        let libraries = self.libraries.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let Some(library) = module.checked_sub(1).and_then(|index| libraries.get(index)) else { return Ok(0) };
+        // SAFETY: only the address is taken; `launch` calls it with the signature that `emulator` generates.
+        let symbol = unsafe { library.get::<Emulated>(format!("emu_{name}").as_bytes()) };
+        symbol.map(|symbol| *symbol as usize).map_err(|e| refused("cuModuleGetFunction", e.to_string()))
     }
 
     pub(super) fn info(&self) -> &DeviceInfo {
@@ -123,18 +156,37 @@ impl DryDevice {
         Ok(())
     }
 
-    pub(super) fn launch(&self, grid: [u32; 3], block: [u32; 3], shared: u32) -> Result<(), CudaError> {
+    /// Checks the shape and, where `function` is an emulated kernel, runs it.
+    ///
+    /// # Safety
+    /// `function` came from `find_function` and `args` match that kernel.
+    pub(super) unsafe fn launch(
+        &self,
+        function: usize,
+        grid: [u32; 3],
+        block: [u32; 3],
+        shared: u32,
+        args: &mut [*mut c_void],
+    ) -> Result<(), CudaError> {
         let threads = block.iter().try_fold(1u32, |all, &one| all.checked_mul(one)).unwrap_or(u32::MAX);
         let legal = (1..=1024).contains(&threads)
             && block[2] <= 64
             && (1..=0x7fff_ffff).contains(&grid[0])
             && grid[1..].iter().all(|side| (1..=65535).contains(side))
             && shared <= self.info.shared_per_block;
-        if legal {
-            Ok(())
-        } else {
-            Err(refused("cuLaunchKernel", format!("grid {grid:?}, block {block:?}, {shared} bytes of shared memory")))
+        if !legal {
+            return Err(refused(
+                "cuLaunchKernel",
+                format!("grid {grid:?}, block {block:?}, {shared} bytes of shared memory"),
+            ));
         }
+        if function != 0 {
+            // SAFETY: the address is that of a function of this very type, in a library that is never unloaded before `self`.
+            let kernel = unsafe { std::mem::transmute::<usize, Emulated>(function) };
+            // SAFETY: our caller's promise for the arguments.
+            unsafe { kernel(grid.as_ptr(), block.as_ptr(), args.as_mut_ptr()) };
+        }
+        Ok(())
     }
 }
 

@@ -1,0 +1,45 @@
+// Element-wise steps and the product of a sparse constraint matrix with the witness.
+#include "fr.cuh"
+
+// Coefficient 0 of a dictionary is 1 and coefficient 1 is -1: most entries need no multiplication.
+static __device__ __forceinline__ Fr add_entry(const Fr &sum, const Fr *dictionary, const Fr *witness, u32 column, u32 coefficient) {
+    const Fr w = fr_load(witness + column);
+    if (coefficient == 0) return fr_add(sum, w);
+    if (coefficient == 1) return fr_sub(sum, w);
+    return fr_add(sum, fr_mul(w, fr_load(dictionary + coefficient)));
+}
+
+// out[row] = sum of coefficient * witness[column] over the entries of the row; rows of more than `longest` entries are left to
+// `sparse_long_rows`.
+extern "C" __global__ void __launch_bounds__(256) sparse_product(const u32 *offsets, const u32 *columns, const u32 *coefficients, const Fr *dictionary,
+                                                                 const Fr *witness, Fr *out, u32 rows, u32 longest) {
+    const u32 row = blockIdx.x * blockDim.x + threadIdx.x;
+    if (row >= rows) return;
+    const u32 first = offsets[row], last = offsets[row + 1];
+    if (last - first > longest) return;
+    Fr sum = fr_zero();
+    for (u32 i = first; i < last; i++) sum = add_entry(sum, dictionary, witness, columns[i], coefficients[i]);
+    fr_store(out + row, sum);
+}
+
+// The same for the listed rows, one block of 256 threads each.
+extern "C" __global__ void __launch_bounds__(256) sparse_long_rows(const u32 *offsets, const u32 *columns, const u32 *coefficients, const Fr *dictionary,
+                                                                   const Fr *witness, Fr *out, const u32 *rows) {
+    __shared__ Fr partial[256];
+    const u32 row = rows[blockIdx.x];
+    const u32 last = offsets[row + 1];
+    Fr sum = fr_zero();
+    for (u32 i = offsets[row] + threadIdx.x; i < last; i += 256) sum = add_entry(sum, dictionary, witness, columns[i], coefficients[i]);
+    partial[threadIdx.x] = sum;
+    for (u32 half = 128; half != 0; half >>= 1) {
+        __syncthreads();
+        if (threadIdx.x < half) partial[threadIdx.x] = fr_add(partial[threadIdx.x], partial[threadIdx.x + half]);
+    }
+    if (threadIdx.x == 0) fr_store(out + row, partial[0]);
+}
+
+// out[i] = a[i] b[i] for i < count.
+extern "C" __global__ void __launch_bounds__(256) vector_multiply(const Fr *a, const Fr *b, Fr *out, u32 count) {
+    const u32 i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < count) fr_store(out + i, fr_mul(fr_load(a + i), fr_load(b + i)));
+}
