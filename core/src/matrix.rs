@@ -39,6 +39,9 @@ pub enum MatrixError {
         /// How many there are.
         count: usize,
     },
+    /// Arrays that don't describe a matrix.
+    #[error("{0}")]
+    Parts(&'static str),
     /// The entries changed between two passes over them.
     #[error("the entries changed while they were read")]
     Unstable,
@@ -113,6 +116,41 @@ impl CsrMatrix {
         }
         if placed != count {
             return Err(MatrixError::Unstable);
+        }
+        Ok(Self { row_offsets, columns, coefficients, dictionary, num_columns })
+    }
+
+    /// Takes the arrays of a matrix, as [`row_offsets`](Self::row_offsets), [`columns`](Self::columns),
+    /// [`coefficients`](Self::coefficients) and [`dictionary`](Self::dictionary) give them: for readers that fill them in
+    /// parallel.
+    ///
+    /// # Errors
+    /// [`MatrixError`] unless the offsets ascend from 0 to the number of entries, columns are below `num_columns`,
+    /// coefficients below the dictionary's length, and the dictionary begins with 1 and −1.
+    pub fn from_parts(
+        row_offsets: Vec<u32>,
+        columns: Vec<u32>,
+        coefficients: Vec<u32>,
+        dictionary: Vec<Scalar>,
+        num_columns: usize,
+    ) -> Result<Self, MatrixError> {
+        let require = |holds, what| if holds { Ok(()) } else { Err(MatrixError::Parts(what)) };
+        for (what, count) in [("variables", num_columns), ("entries", columns.len())] {
+            if u32::try_from(count).is_err() {
+                return Err(MatrixError::TooMany { what, count });
+            }
+        }
+        require(row_offsets.first() == Some(&0), "the first row doesn't begin at entry 0")?;
+        require(row_offsets.is_sorted(), "the row offsets don't ascend")?;
+        require(row_offsets.last() == Some(&(columns.len() as u32)), "the last row doesn't end with the entries")?;
+        require(columns.len() == coefficients.len(), "not as many coefficients as columns")?;
+        require(dictionary.starts_with(&[Scalar::ONE, -Scalar::ONE]), "the dictionary doesn't begin with 1 and -1")?;
+        require(
+            coefficients.iter().all(|&id| (id as usize) < dictionary.len()),
+            "a coefficient has no dictionary entry",
+        )?;
+        if let Some(entry) = columns.iter().position(|&column| column as usize >= num_columns) {
+            return Err(MatrixError::Column { entry, column: columns[entry], columns: num_columns });
         }
         Ok(Self { row_offsets, columns, coefficients, dictionary, num_columns })
     }
@@ -193,6 +231,29 @@ mod tests {
         let good = (0, 0, Scalar::ONE);
         assert_eq!(build([good, (2, 0, Scalar::ONE)]), Err(MatrixError::Row { entry: 1, row: 2, rows: 2 }));
         assert_eq!(build([(1, 3, Scalar::ONE), good]), Err(MatrixError::Column { entry: 0, column: 3, columns: 3 }));
+    }
+
+    #[test]
+    fn parts_are_checked() {
+        let pm = vec![Scalar::ONE, -Scalar::ONE];
+        let build = |offsets: &[u32], columns: &[u32], ids: &[u32], dictionary: &[Scalar]| {
+            CsrMatrix::from_parts(offsets.to_vec(), columns.to_vec(), ids.to_vec(), dictionary.to_vec(), 3)
+        };
+        let matrix = build(&[0, 1, 1, 2], &[0, 2], &[1, 0], &pm).unwrap();
+        let entries = [(0, 0, -Scalar::ONE), (2, 2, Scalar::ONE)];
+        assert_eq!(matrix, CsrMatrix::from_entries(3, 3, || entries.into_iter()).unwrap());
+        for (offsets, columns, ids, dictionary) in [
+            (&[][..], &[][..], &[][..], &pm[..]),
+            (&[1, 2], &[0, 1], &[0, 0], &pm),
+            (&[0, 2, 1, 2], &[0, 1], &[0, 0], &pm),
+            (&[0, 1], &[0, 1], &[0, 0], &pm),
+            (&[0, 2], &[0, 1], &[0], &pm),
+            (&[0, 1], &[0], &[2], &pm),
+            (&[0, 1], &[0], &[0], &pm[..1]),
+        ] {
+            assert!(matches!(build(offsets, columns, ids, dictionary), Err(MatrixError::Parts(_))), "{offsets:?}");
+        }
+        assert_eq!(build(&[0, 1], &[3], &[0], &pm), Err(MatrixError::Column { entry: 0, column: 3, columns: 3 }));
     }
 
     #[test]
