@@ -1,0 +1,159 @@
+//! Field arithmetic, eight elements at a time.
+//!
+//! Batched affine addition and number-theoretic transforms do the same operation on many independent elements, so the code
+//! above this module is written once, over [`Lanes`] (the base field F_q and its quadratic extension, for curve points)
+//! and [`ScalarLanes`] (F_r, for transforms), and runs on two implementations:
+//!
+//! * [`portable`]: eight calls of blst's assembly. Works everywhere; the reference.
+//! * [`ifma`]: the eight lanes of AVX-512 registers with 52-bit multiply-add, where the processor has it.
+//!
+//! Which one runs is decided once per call by [`Arithmetic`], never inside a loop: generic kernels are
+//! `#[inline(always)]` and get compiled into one function with the right target features, [`Vectors::run`].
+
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod ifma;
+#[cfg(target_arch = "x86_64")]
+
+pub(crate) mod portable;
+
+use blst::{blst_fp, blst_fr, blst_scalar, blst_scalar_from_fr};
+use blstrs::Scalar;
+
+/// Elements worked on together.
+pub(crate) const LANES: usize = 8;
+
+/// Which implementation of the lane traits to use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arithmetic {
+    /// blst, one element after the other.
+    Portable,
+    /// AVX-512 with 52-bit integer multiply-add, eight elements at once. x86-64 only.
+    Avx512Ifma,
+}
+
+impl Arithmetic {
+    /// The fastest that this processor has.
+    pub fn detect() -> Self {
+        if Self::Avx512Ifma.is_supported() { Self::Avx512Ifma } else { Self::Portable }
+    }
+
+    /// Whether this processor has it.
+    pub fn is_supported(self) -> bool {
+        match self {
+            Self::Portable => true,
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512Ifma => {
+                is_x86_feature_detected!("avx512f")
+                    && is_x86_feature_detected!("avx512ifma")
+                    && is_x86_feature_detected!("bmi2")
+            }
+            #[cfg(not(target_arch = "x86_64"))]
+            Self::Avx512Ifma => false,
+        }
+    }
+
+    /// All that this processor has.
+    pub fn supported() -> impl Iterator<Item = Self> {
+        [Self::Portable, Self::Avx512Ifma].into_iter().filter(|a| a.is_supported())
+    }
+}
+
+/// A computation over lanes, to be compiled with the lanes' target features: mark `run` `#[inline(always)]`, and all that it
+/// calls on lanes too.
+pub(crate) trait Kernel {
+    /// What it computes.
+    type Output;
+    /// Computes it.
+    fn run(self) -> Self::Output;
+}
+
+/// Something whose operations need target features.
+pub(crate) trait Vectors {
+    /// Runs a kernel in a function that has the features.
+    ///
+    /// Values of the implementing type must only be made by kernels run through here.
+    fn run<K: Kernel>(kernel: K) -> K::Output;
+}
+
+/// Eight elements of F_q or F_q2 for batched affine addition on the curve y² = x³ + b.
+///
+/// The representation is the implementation's own, x and y coordinates may even have different scales, as long as the affine
+/// addition formulas hold between them. *Reduced* elements are what [`scatter`](Self::scatter) takes and
+/// [`gather`](Self::gather) gives; other operations say what they need.
+pub(crate) trait Lanes: Copy + Send + Vectors + 'static {
+    /// One reduced element at rest.
+    type Cell: Copy + Send + Sync + 'static;
+    /// The cell that is literally zero. A point of two zero cells stands for infinity.
+    const ZERO: Self::Cell;
+    /// Bytes of a point record (two coordinates as `blst_fp` or `blst_fp2` hold them).
+    const RECORD: usize;
+
+    /// Loads eight cells.
+    fn gather(cells: [&Self::Cell; LANES]) -> Self;
+    /// Stores eight reduced elements.
+    fn scatter(self) -> [Self::Cell; LANES];
+    /// Loads eight affine points (x, y) from records of [`RECORD`](Self::RECORD) bytes. x is reduced, y at most twice that.
+    fn gather_records(records: [&[u8]; LANES]) -> (Self, Self);
+    /// Asks for the memory of a record to be brought near.
+    fn prefetch_record(record: &[u8]);
+
+    /// Some element that is not zero, in all lanes.
+    fn unit() -> Self;
+    /// Lanes of `a` where the mask is set, else of `b`.
+    fn select(mask: u8, a: Self, b: Self) -> Self;
+    /// Zero where the mask is set, else `self`.
+    fn zero_where(self, mask: u8) -> Self;
+    /// Negated where the mask is set. `self` is reduced; the result is at most twice that.
+    fn negate_where(self, mask: u8) -> Self;
+    /// Lanes of a gathered coordinate that are literally zero.
+    fn literal_zeros(self) -> u8;
+
+    /// self − other, a factor for [`mul`](Self::mul); operands up to twice reduced.
+    fn diff(self, other: Self) -> Self;
+    /// self + other, only to be subtracted in [`sqr_sub`](Self::sqr_sub).
+    fn sum(self, other: Self) -> Self;
+    /// 2·self as a factor, from at most twice reduced.
+    fn double(self) -> Self;
+    /// 3·self² as a factor, from a reduced element.
+    fn triple_square(self) -> Self;
+    /// The product, again a factor.
+    fn mul(self, other: Self) -> Self;
+    /// self² − sum, reduced.
+    fn sqr_sub(self, sum: Self) -> Self;
+    /// self·factor − other, reduced; `other` is at most twice reduced.
+    fn mul_sub(self, factor: Self, other: Self) -> Self;
+    /// The reduced form of an element at most four times reduced; zero stays literally zero.
+    fn reduce(self) -> Self;
+    /// Lanes of a [`diff`](Self::diff) of *reduced* elements that are zero in the field. Fast where none is.
+    fn zeros_of_diff(self) -> u8;
+    /// The same for any factor. Slow.
+    fn zeros(self) -> u8;
+    /// Inverses of eight factors, none of which is zero.
+    fn invert(self) -> Self;
+
+    /// x and y cells of a point from its blst coordinates, c0 and c1 (F_q: c1 unused). Infinity is all zeros.
+    fn cell_to_blst(x: &Self::Cell, y: &Self::Cell) -> [[blst_fp; 2]; 2];
+}
+
+/// Eight elements of F_r, for transforms.
+pub(crate) trait ScalarLanes: Copy + Vectors + 'static {
+    /// Loads the elements at `values[start + lane·stride]`.
+    fn load(values: &[[u64; 4]], start: usize, stride: usize) -> Self;
+    /// Stores reduced elements likewise.
+    fn store(self, values: &mut [[u64; 4]], start: usize, stride: usize);
+}
+
+/// A scalar as a plain integer, little-endian words.
+pub(crate) fn to_plain(k: &Scalar) -> [u64; 4] {
+    let mut plain = blst_scalar::default();
+    let fr = blst_fr::from(*k);
+    // SAFETY: both are valid and initialised.
+    unsafe { blst_scalar_from_fr(&mut plain, &fr) };
+    let mut words = [0; 4];
+    for (word, chunk) in words.iter_mut().zip(plain.b.chunks_exact(8)) {
+        let mut bytes = [0; 8];
+        bytes.copy_from_slice(chunk);
+        *word = u64::from_le_bytes(bytes);
+    }
+    words
+}
