@@ -1,0 +1,9 @@
+// The caller goes around core and starts a backend with inputs of its own.
+use splitprover_misuse::*;
+
+pub fn caller<P: SplitProver<Key = ()>>(prover: &Prover<P>, key: &LoadedKey<P>, inputs: Inputs) {
+    let started = prover.backend().start(&(), inputs);
+    assert_eq!((key.key().shape().num_public, started.is_ok()), (0, true));
+}
+
+fn main() {}

@@ -1,0 +1,7 @@
+use splitprover_misuse::*;
+
+pub fn caller(blinding: &Blinding) -> String {
+    format!("{:?}", blinding)
+}
+
+fn main() {}

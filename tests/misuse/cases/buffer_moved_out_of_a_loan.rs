@@ -1,0 +1,18 @@
+// The buffer is moved out of the loan that borrows it.
+use splitprover_misuse::*;
+
+struct Backend;
+
+impl SplitProver for Backend {
+    type Pending = Sums;
+    rest_of_the_backend!();
+
+    fn start<'i>(&self, _key: &(), inputs: LentInputs<'i>) -> Result<Sums, BackendError> {
+        let LentInputs { witness, .. } = inputs;
+        let kept: HostBuf<Scalar> = *witness;
+        let _ = kept.len();
+        Ok(Sums)
+    }
+}
+
+fn main() {}

@@ -1,0 +1,10 @@
+use splitprover_misuse::*;
+
+pub fn caller<P: SplitProver>(prover: &Prover<P>, key: &LoadedKey<P>, inputs: Inputs) {
+    let view: &[Scalar] = inputs.witness();
+    let len = view.len();
+    let started = prover.start(key, inputs);
+    assert_eq!(started.is_ok(), len > 0);
+}
+
+fn main() {}

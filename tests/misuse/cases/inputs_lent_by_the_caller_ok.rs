@@ -1,0 +1,10 @@
+use splitprover_misuse::*;
+
+pub fn caller<P: SplitProver>(prover: &Prover<P>, key: &LoadedKey<P>, mut inputs: Inputs) {
+    let unused = &mut inputs;
+    let _ = unused;
+    let started = prover.start(key, inputs);
+    assert!(started.is_ok());
+}
+
+fn main() {}

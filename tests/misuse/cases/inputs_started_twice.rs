@@ -1,0 +1,10 @@
+// The caller starts two proofs with one witness.
+use splitprover_misuse::*;
+
+pub fn caller<P: SplitProver>(prover: &Prover<P>, key: &LoadedKey<P>, inputs: Inputs) {
+    let first = prover.start(key, inputs);
+    let second = prover.start(key, inputs);
+    assert_eq!(first.is_ok(), second.is_ok());
+}
+
+fn main() {}

@@ -1,0 +1,10 @@
+// A key is used with a backend of another type.
+use splitprover_misuse::*;
+
+pub fn caller<P: SplitProver, Q: SplitProver>(prover: &Prover<P>, key: &LoadedKey<P>, other: &LoadedKey<Q>, inputs: Inputs) {
+    assert_eq!(key.key().shape(), other.key().shape());
+    let started = prover.start(other, inputs);
+    assert!(started.is_ok());
+}
+
+fn main() {}

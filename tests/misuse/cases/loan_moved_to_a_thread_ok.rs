@@ -1,0 +1,16 @@
+use splitprover_misuse::*;
+
+struct Backend;
+
+impl SplitProver for Backend {
+    type Pending = Sums;
+    rest_of_the_backend!();
+
+    fn start<'i>(&self, _key: &(), inputs: LentInputs<'i>) -> Result<Sums, BackendError> {
+        let witness = inputs.witness;
+        std::thread::scope(|scope| scope.spawn(move || drop(witness)).join().unwrap());
+        Ok(Sums)
+    }
+}
+
+fn main() {}

@@ -1,0 +1,18 @@
+// A prover brings a lifetime parameter of its own, through which pending proofs could hold loans.
+use splitprover_misuse::*;
+use std::sync::Mutex;
+
+struct Backend<'p>(Mutex<Option<Lent<'p>>>);
+
+impl<'p> SplitProver for Backend<'p> {
+    type Pending = Sums;
+    rest_of_the_backend!();
+
+    fn start<'i>(&self, _key: &(), inputs: LentInputs<'i>) -> Result<Sums, BackendError> {
+        drop(inputs);
+        drop(self.0.lock());
+        Ok(Sums)
+    }
+}
+
+fn main() {}

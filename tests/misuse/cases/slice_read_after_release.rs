@@ -1,0 +1,20 @@
+// A slice of a vector is read after the vector was released.
+use splitprover_misuse::*;
+
+struct Backend;
+
+impl SplitProver for Backend {
+    type Pending = Sums;
+    rest_of_the_backend!();
+
+    fn start<'i>(&self, _key: &(), inputs: LentInputs<'i>) -> Result<Sums, BackendError> {
+        let LentInputs { witness, .. } = inputs;
+        let slice: &[Scalar] = &witness;
+        let len = slice.len();
+        witness.release();
+        assert_ne!(slice.len(), 0);
+        Ok(Sums)
+    }
+}
+
+fn main() {}

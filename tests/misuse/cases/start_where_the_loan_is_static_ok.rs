@@ -1,0 +1,18 @@
+use splitprover_misuse::*;
+
+struct Backend;
+
+impl SplitProver for Backend {
+    type Pending = Sums;
+    rest_of_the_backend!();
+
+    fn start<'i>(&self, _key: &(), inputs: LentInputs<'i>) -> Result<Sums, BackendError>
+    where
+        Self: Sized,
+    {
+        drop(inputs);
+        Ok(Sums)
+    }
+}
+
+fn main() {}

@@ -1,0 +1,17 @@
+use splitprover_misuse::*;
+use std::sync::Mutex;
+
+struct Backend;
+static STASH: Mutex<Option<Lent<'static>>> = Mutex::new(None);
+
+impl SplitProver for Backend {
+    type Pending = Sums;
+    rest_of_the_backend!();
+
+    fn start<'i>(&self, _key: &(), inputs: LentInputs<'i>) -> Result<Sums, BackendError> {
+        *STASH.lock().unwrap() = Some(inputs.witness).and(None);
+        Ok(Sums)
+    }
+}
+
+fn main() {}

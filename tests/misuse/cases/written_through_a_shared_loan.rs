@@ -1,0 +1,17 @@
+// A vector is written to without being marked as spent.
+use splitprover_misuse::*;
+
+struct Backend;
+
+impl SplitProver for Backend {
+    type Pending = Sums;
+    rest_of_the_backend!();
+
+    fn start<'i>(&self, _key: &(), inputs: LentInputs<'i>) -> Result<Sums, BackendError> {
+        let LentInputs { mut witness, .. } = inputs;
+        witness[0] = Scalar::default();
+        Ok(Sums)
+    }
+}
+
+fn main() {}
