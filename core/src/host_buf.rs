@@ -146,10 +146,11 @@ impl HostMemory {
         Ok(buffer)
     }
 
-    /// A buffer of `len` elements in foreign memory, charged while it lives.
+    /// A buffer of `len` elements in foreign memory, charged while it lives. It begins with whatever the memory holds: a pool
+    /// that serves several parties wipes its memory itself.
     ///
     /// # Errors
-    /// [`OutOfHostMemory`] if the ledger refuses or the memory is too short; the memory goes back to its owner.
+    /// [`OutOfHostMemory`] if the ledger refuses or the memory is too short or misaligned; the memory goes back to its owner.
     pub fn foreign<T: HostElement>(
         &self,
         class: MemoryClass,
@@ -157,9 +158,14 @@ impl HostMemory {
         len: usize,
     ) -> Result<HostBuf<T>, OutOfHostMemory> {
         let bytes = memory.len_bytes();
-        if len.checked_mul(size_of::<T>()).is_none_or(|needed| needed > bytes) {
-            let reason = format!("the foreign buffer has {bytes} bytes");
-            return Err(OutOfHostMemory { class, requested: len as u64, reason });
+        let needed = len.checked_mul(size_of::<T>()).map_or(u64::MAX, |needed| needed as u64);
+        let refuse = |reason: String| Err(OutOfHostMemory { class, requested: needed, reason });
+        if needed > bytes as u64 {
+            return refuse(format!("the foreign buffer has {bytes} bytes"));
+        }
+        // Its owner vouches for the alignment; across a C ABI that is worth a look.
+        if !(memory.as_ptr().as_ptr() as usize).is_multiple_of(64) {
+            return refuse("the foreign buffer is not aligned to 64 bytes".into());
         }
         let charge = Some(self.ledger.charge(class, bytes as u64)?);
         Ok(HostBuf {

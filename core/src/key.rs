@@ -107,6 +107,8 @@ impl<C: PointRecord> PointTable<C> {
     /// # Panics
     /// If `index` is out of range.
     pub fn record(&self, index: usize) -> &[u8] {
+        // The product below would wrap for an index far out.
+        assert!(index < self.count, "record {index} of {}", self.count);
         &self.bytes[index * C::BYTES..][..C::BYTES]
     }
 
@@ -126,6 +128,7 @@ impl<C: PointRecord> PointTable<C> {
     /// # Panics
     /// If `range` is out of range.
     pub fn check(&self, range: Range<usize>) -> Result<(), (usize, PointFault)> {
+        assert!(range.start <= range.end && range.end <= self.count, "records {range:?} of {}", self.count);
         let first = range.start;
         self.bytes[range.start * C::BYTES..range.end * C::BYTES]
             .chunks_exact(C::BYTES)
@@ -320,7 +323,8 @@ pub struct ProvingKey {
 impl ProvingKey {
     /// Checks the parts against each other.
     ///
-    /// Points of the tables aren't looked at: whoever reads a key from outside checks them with [`PointTable::check`].
+    /// β and δ in G1 are checked to be in the subgroup. Points of the tables aren't looked at: whoever reads a key from outside
+    /// checks them with [`PointTable::check`].
     ///
     /// # Errors
     /// [`KeyError`] names the part and both lengths.
@@ -350,11 +354,10 @@ impl ProvingKey {
                 return Err(KeyError::Rows { rows: matrices.a.num_rows(), domain_size: n });
             }
         }
-        for (part, infinity) in [
-            ("beta in G1", bool::from(parts.beta_g1.is_identity())),
-            ("delta in G1", bool::from(parts.delta_g1.is_identity())),
-        ] {
-            if infinity {
+        // Assembly adds them to every proof, and a proof's points are in the subgroup.
+        for (part, point) in [("beta in G1", &parts.beta_g1), ("delta in G1", &parts.delta_g1)] {
+            point.check().map_err(|fault| KeyError::Point { part, fault })?;
+            if point.is_identity().into() {
                 return Err(KeyError::Point { part, fault: PointFault::Infinity });
             }
         }

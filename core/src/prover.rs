@@ -4,6 +4,11 @@
 //! proof calls [`start`](Prover::start) and [`finish`](InFlight::finish). The wrapper owns the inputs while the backend
 //! reads them, frees them when it has, catches panics, checks the sums, blinds, assembles, and verifies: a wrong proof can't
 //! be handed out.
+//!
+//! A panic of a backend becomes an error: in `load_key`, `start`, `finish`, in a destructor of the backend, its keys and pending
+//! proofs, or of [foreign memory](crate::host_buf::ForeignMemory). What can't be caught is what Rust itself turns into an
+//! abort: a destructor that panics while another panic unwinds the same thread's backend frames, and a program built with
+//! `panic = "abort"`.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -68,8 +73,9 @@ pub trait SplitProver: Send + Sync + 'static {
 
     /// Reads the inputs and starts the sums. Returns as soon as the inputs have been read.
     ///
-    /// Lengths have been checked against the key. Witness and evaluations are Montgomery scalars below r.
-    /// Without evaluations the key has matrices.
+    /// [`Prover::start`] has checked the lengths against the key; without evaluations the key has matrices. Witness and
+    /// evaluations are Montgomery scalars, below r if whoever filled the buffers kept to it. `unsafe` code must rely on neither:
+    /// a backend that wraps another one may lend on what it likes. It takes lengths from the slices.
     ///
     /// # Errors
     /// [`BackendError`]. If no vector was released or borrowed mutably, the caller gets its inputs back, so fail early.
@@ -90,11 +96,13 @@ pub trait PendingSums: Send + 'static {
 }
 
 /// A backend instance under the contract's care.
+///
+/// After a panic of the backend the instance starts nothing any more. Proofs in flight can still be finished: each is verified.
 pub struct Prover<P> {
-    backend: Arc<P>,
+    backend: Contained<P>,
     identity: u64,
     /// Set once, by the first panic.
-    poisoned: Arc<OnceLock<String>>,
+    poisoned: Poison,
 }
 
 impl<P: SplitProver> Prover<P> {
@@ -102,12 +110,13 @@ impl<P: SplitProver> Prover<P> {
     pub fn new(backend: P) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let identity = NEXT.fetch_add(1, Ordering::Relaxed);
-        Self { backend: Arc::new(backend), identity, poisoned: Arc::default() }
+        let poisoned = Poison::default();
+        Self { backend: Contained::new(backend, &poisoned), identity, poisoned }
     }
 
     /// The backend.
     pub fn backend(&self) -> &P {
-        &self.backend
+        self.backend.get()
     }
 
     /// Loads a key for use with this instance.
@@ -117,7 +126,8 @@ impl<P: SplitProver> Prover<P> {
     pub fn load_key(&self, key: Arc<ProvingKey>) -> Result<LoadedKey<P>, BackendError> {
         self.usable()?;
         let verifying_key = Arc::new(PreparedVerifyingKey::new(key.verifying_key()));
-        let loaded = guarded(&self.poisoned, || self.backend.load_key(&key))?;
+        let loaded = guarded(&self.poisoned, || self.backend().load_key(&key))?;
+        let loaded = Contained::new(loaded, &self.poisoned);
         Ok(LoadedKey { loaded, key, verifying_key, identity: self.identity })
     }
 
@@ -138,14 +148,25 @@ impl<P: SplitProver> Prover<P> {
         // Verification needs the public inputs; they are few.
         let public = inputs.witness()[1..=key.key.shape().num_public].to_vec();
         let mut slots = Slots::new(inputs);
-        let pending = guarded(&self.poisoned, || self.backend.start(&key.loaded, slots.lend()));
+        let pending = guarded(&self.poisoned, || self.backend().start(key.loaded.get(), slots.lend()));
         match pending {
             Ok(pending) => {
-                drop(slots);
+                let pending = Contained::new(pending, &self.poisoned);
+                // Foreign memory goes back to code of the backend's here.
+                let freed = guarded(&self.poisoned, || {
+                    drop(slots);
+                    Ok(())
+                });
+                if let Err(source) = freed {
+                    return Err(StartError { source, inputs: None });
+                }
                 let (key, verifying_key) = (key.key.clone(), key.verifying_key.clone());
-                Ok(InFlight { pending: Some(pending), key, verifying_key, public, poisoned: self.poisoned.clone() })
+                Ok(InFlight { pending, key, verifying_key, public, poisoned: self.poisoned.clone() })
             }
-            Err(source) => Err(StartError { source, inputs: slots.take_back().map(Box::new) }),
+            Err(source) => {
+                let inputs = guarded(&self.poisoned, || Ok(slots.take_back()));
+                Err(StartError { source, inputs: inputs.ok().flatten().map(Box::new) })
+            }
         }
     }
 
@@ -165,7 +186,7 @@ impl<P> std::fmt::Debug for Prover<P> {
 
 /// A key that a backend instance has loaded.
 pub struct LoadedKey<P: SplitProver> {
-    loaded: P::Key,
+    loaded: Contained<P::Key>,
     key: Arc<ProvingKey>,
     verifying_key: Arc<PreparedVerifyingKey>,
     identity: u64,
@@ -186,12 +207,11 @@ impl<P: SplitProver> std::fmt::Debug for LoadedKey<P> {
 
 /// A proof whose inputs are gone and whose sums are under way.
 pub struct InFlight<P: SplitProver> {
-    /// Taken by `finish`; what is left is dropped under a panic guard.
-    pending: Option<P::Pending>,
+    pending: Contained<P::Pending>,
     key: Arc<ProvingKey>,
     verifying_key: Arc<PreparedVerifyingKey>,
     public: Vec<Scalar>,
-    poisoned: Arc<OnceLock<String>>,
+    poisoned: Poison,
 }
 
 impl<P: SplitProver> InFlight<P> {
@@ -212,11 +232,12 @@ impl<P: SplitProver> InFlight<P> {
     ///
     /// # Errors
     /// [`FinishError`]; never an invalid proof.
-    pub fn finish_with(mut self, blinding: Blinding) -> Result<Proof, FinishError> {
-        let sums = self.take_sums()?;
-        let proof = Proof::assemble(&self.key, &sums, blinding)?;
+    pub fn finish_with(self, blinding: Blinding) -> Result<Proof, FinishError> {
+        let Self { pending, key, verifying_key, public, poisoned } = self;
+        let sums = guarded(&poisoned, || pending.into_inner().finish())?;
+        let proof = Proof::assemble(&key, &sums, blinding)?;
         // As many public inputs as the key has: `start` took them from the witness by the key's count.
-        match self.verifying_key.verify(&proof, &self.public) {
+        match verifying_key.verify(&proof, &public) {
             Ok(true) => Ok(proof),
             _ => Err(FinishError::ProofInvalid),
         }
@@ -226,27 +247,11 @@ impl<P: SplitProver> InFlight<P> {
     ///
     /// # Errors
     /// [`FinishError`] if the backend fails or returns a bad point.
-    pub fn finish_sums(mut self) -> Result<QuerySums, FinishError> {
-        let sums = self.take_sums()?;
+    pub fn finish_sums(self) -> Result<QuerySums, FinishError> {
+        let Self { pending, poisoned, .. } = self;
+        let sums = guarded(&poisoned, || pending.into_inner().finish())?;
         sums.check()?;
         Ok(sums)
-    }
-
-    fn take_sums(&mut self) -> Result<QuerySums, FinishError> {
-        let pending = self.pending.take().ok_or(BackendError::Cancelled)?;
-        Ok(guarded(&self.poisoned, || pending.finish())?)
-    }
-}
-
-impl<P: SplitProver> Drop for InFlight<P> {
-    fn drop(&mut self) {
-        if let Some(pending) = self.pending.take() {
-            // A destructor that panics poisons the instance instead of tearing down the caller.
-            let _ = guarded(&self.poisoned, || {
-                drop(pending);
-                Ok(())
-            });
-        }
     }
 }
 
@@ -256,9 +261,44 @@ impl<P: SplitProver> std::fmt::Debug for InFlight<P> {
     }
 }
 
+/// Why an instance isn't used any more; shared by all that belongs to it.
+type Poison = Arc<OnceLock<String>>;
+
+/// A value of a backend's. If its destructor panics, the instance is poisoned and the caller goes on.
+struct Contained<T> {
+    /// `None` only once it is on its way out.
+    value: Option<T>,
+    poisoned: Poison,
+}
+
+impl<T> Contained<T> {
+    fn new(value: T, poisoned: &Poison) -> Self {
+        Self { value: Some(value), poisoned: poisoned.clone() }
+    }
+
+    fn get(&self) -> &T {
+        self.value.as_ref().expect("only into_inner and drop take the value")
+    }
+
+    fn into_inner(mut self) -> T {
+        self.value.take().expect("only into_inner and drop take the value")
+    }
+}
+
+impl<T> Drop for Contained<T> {
+    fn drop(&mut self) {
+        let value = self.value.take();
+        let _ = guarded(&self.poisoned, || {
+            drop(value);
+            Ok(())
+        });
+    }
+}
+
 /// Runs a backend's code; a panic becomes an error and poisons the instance.
 fn guarded<T>(poisoned: &OnceLock<String>, body: impl FnOnce() -> Result<T, BackendError>) -> Result<T, BackendError> {
-    // Unwind safety: after a panic the instance is never called again, and core's own state isn't touched by the body.
+    // Unwind safety: after a panic the instance starts nothing any more, what it has in flight is verified before it is given
+    // out, and of core's own state the body touches only slots, which are whole or marked as spent at every moment.
     catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|payload| {
         let reason = describe(payload);
         let _ = poisoned.set(format!("a panic: {reason}"));
