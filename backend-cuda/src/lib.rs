@@ -6,3 +6,5 @@ pub mod emulator;
 pub mod kernels;
 pub mod ntt;
 mod nvrtc;
+pub mod transfer;
+pub mod vector;
