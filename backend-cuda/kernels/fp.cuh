@@ -361,6 +361,14 @@ SP_FN Fp fp_load(const void *p) {
     return Fp{{x.x, x.y, x.z, x.w, y.x, y.y, y.z, y.w, z.x, z.y, z.z, z.w}};
 }
 
+SP_FN Fp fp_load_again(const void *p) {
+    const volatile u32 *q = reinterpret_cast<const volatile u32 *>(p);
+    Fp a;
+    SP_UNROLL
+    for (int i = 0; i < FP_LIMBS; i++) a.v[i] = q[i];
+    return a;
+}
+
 SP_FN void fp_store(void *p, const Fp &a) {
     uint4 *q = reinterpret_cast<uint4 *>(p);
     q[0] = make_uint4(a.v[0], a.v[1], a.v[2], a.v[3]);
@@ -460,6 +468,10 @@ SP_FN Fp fp_mul4_lazy(const Fp &a, const Fp &b, const Fp &c, const Fp &d, const 
 
 SP_FN Fp fp_load(const void *p) {
     return *reinterpret_cast<const Fp *>(p);
+}
+
+SP_FN Fp fp_load_again(const void *p) {
+    return fp_load(p);
 }
 
 SP_FN void fp_store(void *p, const Fp &a) {

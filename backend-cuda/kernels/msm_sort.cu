@@ -1,0 +1,195 @@
+// Multi-exponentiation, first half: scalars to (bucket, base) pairs, sorted by bucket. It knows no curve.
+//
+// A scalar k is taken as the one of k and r - k that is smaller, with a sign, and cut into `windows` signed digits of `window_bits` bits,
+// |digit| <= 2^(window_bits - 1). Zero digits vanish, so a zero scalar costs nothing and a scalar of 1 or r - 1 is one pair. Window j
+// belongs to bucket set j mod sets and uses copy j / sets of the base table, copy t being 2^(window_bits * sets * t) times the bases.
+//
+// A pair is a u64: key = (set - set_from) 2^(window_bits - 1) + |digit| - 1 in the high half, and sign << 31 | virtual base index in the
+// low half. Sorting takes two passes: pairs are dealt to coarse bins (key >> fine_bits, from 1 up), then each bin is sorted by one block.
+// Bin 0 takes the pairs of scalars 1 and r - 1, which all have key 0 and need no sorting: they go straight to their final place,
+// so a witness full of bits costs one append per bit.
+#include "fr.cuh"
+
+struct Digits {
+    u32 v[8];
+    bool negative;
+    bool unit; // the magnitude is 1
+};
+
+// The magnitude and sign of a scalar given in Montgomery form or plain.
+SP_FN Digits digits_of(const Fr &scalar, bool montgomery) {
+    const Fr k = montgomery ? fr_to_plain(scalar) : scalar;
+    const Fr m = fr_neg(k);
+    bool smaller = false; // m < k, decided at the highest limb that differs
+    SP_UNROLL
+    for (int i = 0; i < 8; i++) smaller = m.v[i] < k.v[i] || (m.v[i] == k.v[i] && smaller);
+    Digits d;
+    u32 high = 0;
+    SP_UNROLL
+    for (int i = 0; i < 8; i++) {
+        d.v[i] = smaller ? m.v[i] : k.v[i];
+        if (i > 0) high |= d.v[i];
+    }
+    d.negative = smaller;
+    d.unit = high == 0 && d.v[0] == 1;
+    return d;
+}
+
+// Calls emit(key, low half) for each nonzero digit whose set is in [set_from, set_to).
+template <class Emit>
+SP_FN void for_each_digit(Digits d, u32 window_bits, u32 windows, u32 sets, u32 set_from, u32 set_to, u32 first_index, u32 stride, Emit emit) {
+    const u32 mask = (1u << window_bits) - 1, half = 1u << (window_bits - 1);
+    u32 carry = 0, set = 0, index = first_index;
+    for (u32 j = 0; j < windows; j++) {
+        u32 raw = (d.v[0] & mask) + carry;
+        SP_UNROLL
+        for (int i = 0; i < 7; i++) d.v[i] = __funnelshift_r(d.v[i], d.v[i + 1], window_bits);
+        d.v[7] >>= window_bits;
+        carry = raw > half;
+        const u32 magnitude = carry ? (1u << window_bits) - raw : raw;
+        if (magnitude != 0 && set >= set_from && set < set_to)
+            emit((set - set_from) * half + magnitude - 1, (u32)(d.negative != (carry != 0)) << 31 | index);
+        if (++set == sets) {
+            set = 0;
+            index += stride;
+        }
+    }
+}
+
+#define SORT_THREADS 1024
+
+// What both passes over the scalars are given. Base i of this segment takes scalar index[i] (or i), and has virtual index first_index + i;
+// copy t lies t * stride further. `per_thread` scalars for each of 1024 threads make a tile.
+struct Segment {
+    const Fr *scalars;
+    const u32 *index;
+    u32 len, montgomery, first_index, stride;
+};
+
+SP_FN Digits segment_digits(const Segment &s, u32 i) {
+    Fr k = fr_zero();
+    if (i < s.len) k = fr_load(s.scalars + (s.index ? s.index[i] : i));
+    return digits_of(k, s.montgomery);
+}
+
+// Adds the number of pairs per bin to histogram[0 .. bins]. Shared memory: (bins + 1) u32.
+extern "C" __global__ void __launch_bounds__(SORT_THREADS)
+    msm_count(const Fr *scalars, const u32 *index, u32 len, u32 montgomery, u32 window_bits, u32 windows, u32 sets, u32 set_from, u32 set_to,
+              u32 fine_bits, u32 bins, u32 per_thread, u32 *histogram) {
+    extern __shared__ u32 counter[];
+    const Segment s{scalars, index, len, montgomery, 0, 0};
+    for (u32 b = threadIdx.x; b <= bins; b += SORT_THREADS) counter[b] = 0;
+    __syncthreads();
+    const u32 tile = SORT_THREADS * per_thread;
+    for (u32 from = blockIdx.x * tile; from < len; from += gridDim.x * tile) {
+        for (u32 k = 0; k < per_thread; k++) {
+            const Digits d = segment_digits(s, from + k * SORT_THREADS + threadIdx.x);
+            const u32 units = __ballot_sync(0xffffffffu, d.unit && set_from == 0);
+            if ((threadIdx.x & 31) == 0 && units != 0) atomicAdd(&counter[0], __popc(units));
+            if (!d.unit)
+                for_each_digit(d, window_bits, windows, sets, set_from, set_to, 0, 0,
+                               [&](u32 key, u32) { atomicAdd(&counter[1 + (key >> fine_bits)], 1); });
+        }
+    }
+    __syncthreads();
+    for (u32 b = threadIdx.x; b <= bins; b += SORT_THREADS)
+        if (counter[b] != 0) atomicAdd(&histogram[b], counter[b]);
+}
+
+// start[b] = first pair of bin b, for b = 0 .. bins + 1 (the last is the number of pairs); cursor = a copy for the dealing pass. One block.
+extern "C" __global__ void __launch_bounds__(SORT_THREADS) msm_scan(const u32 *histogram, u32 bins, u32 *start, u32 *cursor) {
+    __shared__ u32 sums[SORT_THREADS];
+    const u32 n = bins + 1, per = (n + SORT_THREADS - 1) / SORT_THREADS, from = threadIdx.x * per;
+    u32 sum = 0;
+    for (u32 b = from; b < from + per && b < n; b++) sum += histogram[b];
+    sums[threadIdx.x] = sum;
+    __syncthreads();
+    for (u32 d = 1; d < SORT_THREADS; d <<= 1) {
+        const u32 other = threadIdx.x >= d ? sums[threadIdx.x - d] : 0;
+        __syncthreads();
+        sums[threadIdx.x] += other;
+        __syncthreads();
+    }
+    u32 at = sums[threadIdx.x] - sum;
+    for (u32 b = from; b < from + per && b < n; b++) {
+        start[b] = at;
+        cursor[b] = at;
+        at += histogram[b];
+    }
+    if (threadIdx.x == SORT_THREADS - 1) start[n] = sums[threadIdx.x];
+}
+
+// Deals pairs to their bins: bin 0 to `sorted`, the others to `dealt`, at the same positions. A tile reserves room in each bin once.
+extern "C" __global__ void __launch_bounds__(SORT_THREADS)
+    msm_deal(const Fr *scalars, const u32 *index, u32 len, u32 montgomery, u32 first_index, u32 stride, u32 window_bits, u32 windows, u32 sets,
+             u32 set_from, u32 set_to, u32 fine_bits, u32 bins, u32 per_thread, u32 *cursor, u64 *dealt, u64 *sorted) {
+    extern __shared__ u32 counter[];
+    const Segment s{scalars, index, len, montgomery, first_index, stride};
+    const u32 tile = SORT_THREADS * per_thread, lane = threadIdx.x & 31;
+    for (u32 from = blockIdx.x * tile; from < len; from += gridDim.x * tile) {
+        for (u32 b = threadIdx.x; b <= bins; b += SORT_THREADS) counter[b] = 0;
+        __syncthreads();
+        for (u32 k = 0; k < per_thread; k++) {
+            const Digits d = segment_digits(s, from + k * SORT_THREADS + threadIdx.x);
+            const u32 units = __ballot_sync(0xffffffffu, d.unit && set_from == 0);
+            if (lane == 0 && units != 0) atomicAdd(&counter[0], __popc(units));
+            if (!d.unit)
+                for_each_digit(d, window_bits, windows, sets, set_from, set_to, 0, 0,
+                               [&](u32 key, u32) { atomicAdd(&counter[1 + (key >> fine_bits)], 1); });
+        }
+        __syncthreads();
+        for (u32 b = threadIdx.x; b <= bins; b += SORT_THREADS) {
+            const u32 count = counter[b];
+            if (count != 0) counter[b] = atomicAdd(&cursor[b], count);
+        }
+        __syncthreads();
+        for (u32 k = 0; k < per_thread; k++) {
+            const u32 i = from + k * SORT_THREADS + threadIdx.x;
+            const Digits d = segment_digits(s, i);
+            const bool unit = d.unit && set_from == 0;
+            const u32 units = __ballot_sync(0xffffffffu, unit);
+            u32 base = 0;
+            if (lane == 0 && units != 0) base = atomicAdd(&counter[0], __popc(units));
+            base = __shfl_sync(0xffffffffu, base, 0);
+            if (unit) sorted[base + __popc(units & ((1u << lane) - 1))] = (u32)d.negative << 31 | (first_index + i);
+            if (!d.unit)
+                for_each_digit(d, window_bits, windows, sets, set_from, set_to, first_index + i, stride, [&](u32 key, u32 low) {
+                    dealt[atomicAdd(&counter[1 + (key >> fine_bits)], 1)] = (u64)key << 32 | low;
+                });
+        }
+        __syncthreads();
+    }
+}
+
+// Sorts each bin from 1 up by the low fine_bits of its keys: one block per bin. Shared memory: 2^fine_bits u32.
+extern "C" __global__ void __launch_bounds__(SORT_THREADS) msm_sort_bins(const u64 *dealt, u64 *sorted, const u32 *start, u32 fine_bits) {
+    extern __shared__ u32 counter[];
+    __shared__ u32 sums[SORT_THREADS];
+    const u32 bin = blockIdx.x + 1, from = start[bin], to = start[bin + 1], n = 1u << fine_bits, mask = n - 1;
+    for (u32 k = threadIdx.x; k < n; k += SORT_THREADS) counter[k] = 0;
+    __syncthreads();
+    for (u32 i = from + threadIdx.x; i < to; i += SORT_THREADS) atomicAdd(&counter[(u32)(dealt[i] >> 32) & mask], 1);
+    __syncthreads();
+    const u32 per = (n + SORT_THREADS - 1) / SORT_THREADS, first = threadIdx.x * per;
+    u32 sum = 0;
+    for (u32 k = first; k < first + per && k < n; k++) sum += counter[k];
+    sums[threadIdx.x] = sum;
+    __syncthreads();
+    for (u32 d = 1; d < SORT_THREADS; d <<= 1) {
+        const u32 other = threadIdx.x >= d ? sums[threadIdx.x - d] : 0;
+        __syncthreads();
+        sums[threadIdx.x] += other;
+        __syncthreads();
+    }
+    u32 at = from + sums[threadIdx.x] - sum;
+    for (u32 k = first; k < first + per && k < n; k++) {
+        const u32 count = counter[k];
+        counter[k] = at;
+        at += count;
+    }
+    __syncthreads();
+    for (u32 i = from + threadIdx.x; i < to; i += SORT_THREADS) {
+        const u64 pair = dealt[i];
+        sorted[atomicAdd(&counter[(u32)(pair >> 32) & mask], 1)] = pair;
+    }
+}
