@@ -14,10 +14,12 @@
 //! | [`proof`], [`verify`] | blinding, assembly, encodings; the pairing check |
 //! | [`memory`], [`host_buf`] | bytes by class, now and over time; the buffers that are counted |
 //! | [`domain`], [`matrix`], [`density`], [`point`] | evaluation domain, constraint matrices, density maps, point records |
+//! | [`abi`] | the C boundary: backends as plug-ins, and one type for every backend |
 //!
-//! This crate has no GPU code, reads no files and starts no threads. `unsafe` is forbidden outside [`host_buf`].
+//! This crate has no GPU code, reads no files and starts no threads. `unsafe` is forbidden outside [`host_buf`] and [`abi`].
 #![deny(unsafe_code)]
 
+pub mod abi;
 pub mod density;
 pub mod domain;
 pub mod error;
