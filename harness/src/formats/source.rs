@@ -1,0 +1,109 @@
+//! Bytes to read from: an open file, read piece by piece, or memory.
+//!
+//! Reading with `pread` rather than through a map means that a file which shrinks under the reader gives an error and not a
+//! fault: readers that need every byte once (`.wtns`) work this way.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::Path;
+
+use super::error::{FormatResult, Place};
+
+/// Random access to bytes whose number is known.
+pub(crate) trait Source: Sync {
+    /// Number of bytes.
+    fn size(&self) -> u64;
+    /// Fills `out` from `offset` on, or fails.
+    fn read_at(&self, out: &mut [u8], offset: u64) -> io::Result<()>;
+}
+
+impl Source for [u8] {
+    fn size(&self) -> u64 {
+        self.len() as u64
+    }
+
+    fn read_at(&self, out: &mut [u8], offset: u64) -> io::Result<()> {
+        let from = usize::try_from(offset).ok().and_then(|offset| self.get(offset..));
+        let bytes = from.and_then(|bytes| bytes.get(..out.len())).ok_or(io::ErrorKind::UnexpectedEof)?;
+        out.copy_from_slice(bytes);
+        Ok(())
+    }
+}
+
+/// What tells a file from another, and from itself at another time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileIdentity {
+    /// Device number.
+    pub device: u64,
+    /// Inode number.
+    pub inode: u64,
+    /// Bytes.
+    pub size: u64,
+    /// Time of the last modification of the contents, in nanoseconds since 1970.
+    pub modified_ns: i128,
+    /// Time of the last change of contents or attributes, in nanoseconds since 1970.
+    pub changed_ns: i128,
+}
+
+impl FileIdentity {
+    pub(crate) fn of(file: &File) -> io::Result<Self> {
+        let meta = file.metadata()?;
+        let nanoseconds = |s: i64, ns: i64| i128::from(s).saturating_mul(1_000_000_000).saturating_add(i128::from(ns));
+        Ok(Self {
+            device: meta.dev(),
+            inode: meta.ino(),
+            size: meta.size(),
+            modified_ns: nanoseconds(meta.mtime(), meta.mtime_nsec()),
+            changed_ns: nanoseconds(meta.ctime(), meta.ctime_nsec()),
+        })
+    }
+
+    /// Whether the contents are, by size and time, still the same. A new link or mode doesn't count.
+    pub fn same_contents(&self, other: &Self) -> bool {
+        (self.device, self.inode, self.size, self.modified_ns)
+            == (other.device, other.inode, other.size, other.modified_ns)
+    }
+}
+
+/// Opens a regular file. Anything else (a pipe would block, a device has no end) is refused.
+pub(crate) fn open_regular(place: &Place, path: &Path) -> FormatResult<(File, FileIdentity)> {
+    let meta = std::fs::metadata(path).map_err(|e| place.io("cannot open", e))?;
+    if !meta.is_file() {
+        let found = if meta.is_dir() { "a folder" } else { "a pipe, socket or device" };
+        return Err(place.unexpected(None, "kind of file", "a regular file", found));
+    }
+    let file = File::open(path).map_err(|e| place.io("cannot open", e))?;
+    let identity = FileIdentity::of(&file).map_err(|e| place.io("cannot look at", e))?;
+    Ok((file, identity))
+}
+
+/// An open file, read with `pread`.
+#[derive(Debug)]
+pub(crate) struct FileSource {
+    file: File,
+    identity: FileIdentity,
+}
+
+impl FileSource {
+    pub(crate) fn open(place: &Place, path: &Path) -> FormatResult<Self> {
+        let (file, identity) = open_regular(place, path)?;
+        Ok(Self { file, identity })
+    }
+
+    /// Fails if size or time of the file differ from what they were when it was opened.
+    pub(crate) fn check_unchanged(&self, place: &Place) -> FormatResult<()> {
+        let now = FileIdentity::of(&self.file).map_err(|e| place.io("cannot look at", e))?;
+        if self.identity.same_contents(&now) { Ok(()) } else { Err(place.changed()) }
+    }
+}
+
+impl Source for FileSource {
+    fn size(&self) -> u64 {
+        self.identity.size
+    }
+
+    fn read_at(&self, out: &mut [u8], offset: u64) -> io::Result<()> {
+        self.file.read_exact_at(out, offset)
+    }
+}

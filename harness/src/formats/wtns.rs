@@ -1,0 +1,103 @@
+//! circom's `.wtns`: the full assignment of a circuit's variables.
+//!
+//! Values are 32 plain little-endian bytes, below r, value 0 is 1, then outputs, public inputs, private variables. They go
+//! from the file to a buffer of Montgomery scalars in parallel pieces; the file is neither mapped nor held in memory whole.
+
+use std::path::Path;
+
+use blstrs::Scalar;
+use ff::Field;
+use rayon::prelude::*;
+use splitprover_core::{HostBuf, HostMemory, MemoryClass};
+
+use super::container::{Container, Cursor, Format, Section};
+use super::error::{FormatResult, Place};
+use super::field::{R_BYTES, scalar_from_plain};
+use super::source::{FileSource, Source};
+use super::zkey::check_prime;
+
+const HEADER: u32 = 1;
+const VALUES: u32 = 2;
+const VALUE: usize = 32;
+/// Values per parallel piece of work: 64 KiB of file.
+const PIECE: usize = 2048;
+
+static FORMAT: Format = Format { magic: *b"wtns", version: 2, sections: &[(HEADER, "header"), (VALUES, "values")] };
+
+/// Reads a witness into a buffer charged to `memory` as [`MemoryClass::Witness`].
+///
+/// # Errors
+/// [`FormatError`](super::FormatError) says where the file isn't as it should be, or that there is no memory.
+pub fn read_wtns(path: &Path, memory: &HostMemory) -> FormatResult<HostBuf<Scalar>> {
+    let place = Place::file(path);
+    let file = FileSource::open(&place, path)?;
+    let values = read(&file, &place, memory)?;
+    file.check_unchanged(&place)?;
+    Ok(values)
+}
+
+/// Reads a witness from memory. `name` stands in messages.
+///
+/// # Errors
+/// As [`read_wtns`].
+pub fn wtns_from_bytes(name: &Path, bytes: &[u8], memory: &HostMemory) -> FormatResult<HostBuf<Scalar>> {
+    read(bytes, &Place::file(name), memory)
+}
+
+fn read(source: &(impl Source + ?Sized), place: &Place, memory: &HostMemory) -> FormatResult<HostBuf<Scalar>> {
+    let container = Container::read(source, &FORMAT, place)?;
+    let section = container.section(HEADER)?;
+    let header_place = container.place(HEADER);
+    let bytes = container.copy(source, section, 4096)?;
+    let mut cursor = Cursor::new(&bytes, section.offset, &header_place);
+    check_prime(&mut cursor, &header_place, "r", &R_BYTES)?;
+    let count = cursor.u32("number of values")?;
+    cursor.end()?;
+
+    let size = u64::from(count).checked_mul(VALUE as u64);
+    let section = container.section_of_size(VALUES, size, &format!("{count} values of {VALUE}"))?;
+    let place = container.place(VALUES);
+    if count == 0 {
+        return Err(place.unexpected(section.offset, "number of values", "at least 1", count));
+    }
+    let count = usize::try_from(count).map_err(|_| place.changed())?;
+    let mut values: HostBuf<Scalar> = memory
+        .zeroed(MemoryClass::Witness, count)
+        .map_err(|e| place.io("cannot hold the witness", std::io::Error::other(e)))?;
+    // Every piece is looked at, so that the first fault in the file is the one reported.
+    let faults: Vec<_> = values
+        .par_chunks_mut(PIECE)
+        .enumerate()
+        .filter_map(|(piece, out)| read_piece(source, section, piece.saturating_mul(PIECE), out, &place).err())
+        .collect();
+    if let Some(fault) = faults.into_iter().next() {
+        return Err(fault);
+    }
+    if values.first() != Some(&Scalar::ONE) {
+        return Err(place.unexpected(section.offset, "value 0", "1", "another value"));
+    }
+    Ok(values)
+}
+
+fn value_offset(section: Section, index: usize) -> u64 {
+    section.offset.saturating_add((index as u64).saturating_mul(VALUE as u64))
+}
+
+fn read_piece(
+    source: &(impl Source + ?Sized),
+    section: Section,
+    first: usize,
+    out: &mut [Scalar],
+    place: &Place,
+) -> FormatResult<()> {
+    let mut bytes = vec![0; out.len().saturating_mul(VALUE)];
+    source.read_at(&mut bytes, value_offset(section, first)).map_err(|e| place.read_failed(e))?;
+    let (plain, _) = bytes.as_chunks::<VALUE>();
+    for (i, (scalar, plain)) in out.iter_mut().zip(plain).enumerate() {
+        *scalar = scalar_from_plain(plain).ok_or_else(|| {
+            let index = first.saturating_add(i);
+            place.unexpected(value_offset(section, index), format!("value {index}"), "less than r", "r or more")
+        })?;
+    }
+    Ok(())
+}
