@@ -2,29 +2,15 @@
 //!
 //! `SPLITPROVER_CASES` may name a folder with more cases, laid out like `tests/cases`.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use splitprover_core::HostMemory;
 use splitprover_harness::formats::json::{
     proof_to_json, public_to_json, read_proof, read_public, read_verifying_key, verifying_key_to_json,
 };
-use splitprover_harness::formats::{OpenOptions, ZkeyFile, read_wtns};
-
-/// The folders of all cases over BLS12-381.
-fn cases() -> Vec<PathBuf> {
-    let committed = Path::new(env!("CARGO_MANIFEST_DIR")).join("cases");
-    let more = std::env::var_os("SPLITPROVER_CASES").map(PathBuf::from);
-    let mut found: Vec<PathBuf> = [Some(committed), more]
-        .into_iter()
-        .flatten()
-        .flat_map(|folder| std::fs::read_dir(&folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display())))
-        .map(|entry| entry.unwrap().path())
-        .filter(|path| path.join("circuit.zkey").is_file() && !path.ends_with("x_bn128_mul2"))
-        .collect();
-    found.sort();
-    assert!(found.len() >= 20, "only {} cases", found.len());
-    found
-}
+use splitprover_harness::formats::zkey::Extras;
+use splitprover_harness::formats::{OpenOptions, ZkeyFile, read_wtns, wtns_to_bytes, zkey_to_bytes};
+use splitprover_tests::cases::circuits;
 
 fn text(path: &Path) -> String {
     std::fs::read_to_string(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
@@ -32,7 +18,7 @@ fn text(path: &Path) -> String {
 
 #[test]
 fn verification_keys_and_public_inputs_are_snarkjs_own_byte_for_byte() {
-    for case in cases() {
+    for case in circuits() {
         let zkey = ZkeyFile::open(&case.join("circuit.zkey"), OpenOptions::default()).unwrap();
         let vkey = zkey.key.verifying_key();
         assert_eq!(verifying_key_to_json(vkey), text(&case.join("vkey.json")), "{}", case.display());
@@ -59,5 +45,31 @@ fn another_curve_is_refused_by_name() {
     ];
     for error in refused {
         assert!(error.to_string().contains("made for BN254: only BLS12-381"), "{error}");
+    }
+}
+
+#[test]
+fn keys_and_witnesses_written_again_are_the_same_files() {
+    for case in circuits() {
+        let path = case.join("circuit.zkey");
+        let read = ZkeyFile::open(&path, OpenOptions::default()).unwrap();
+        let extras = Extras { contributions: read.contributions.as_ref(), mark: read.mark.as_ref() };
+        let written = zkey_to_bytes(&path, &read.key, extras).unwrap();
+        let original = std::fs::read(&path).unwrap();
+        // snarkjs orders sections by number, but for keys that nobody contributed to.
+        if read.sections.is_sorted_by_key(|section| section.kind) {
+            assert!(written == original, "{}", path.display());
+        } else {
+            assert_eq!(written.len(), original.len());
+        }
+        let again = ZkeyFile::from_bytes(&path, written.clone(), OpenOptions::default()).unwrap();
+        assert_eq!(again.contributions, read.contributions);
+        assert_eq!(again.key.matrices().unwrap().a, read.key.matrices().unwrap().a);
+        let extras = Extras { contributions: again.contributions.as_ref(), mark: None };
+        assert!(zkey_to_bytes(&path, &again.key, extras).unwrap() == written, "{}", path.display());
+
+        let path = case.join("witness.wtns");
+        let witness = read_wtns(&path, &HostMemory::default()).unwrap();
+        assert!(wtns_to_bytes(&path, &witness).unwrap() == std::fs::read(&path).unwrap(), "{}", path.display());
     }
 }

@@ -3,6 +3,7 @@
 //! Values are 32 plain little-endian bytes, below r, value 0 is 1, then outputs, public inputs, private variables. They go
 //! from the file to a buffer of Montgomery scalars in parallel pieces; the file is neither mapped nor held in memory whole.
 
+use std::io::{self, Write};
 use std::path::Path;
 
 use blstrs::Scalar;
@@ -13,6 +14,7 @@ use splitprover_core::{HostBuf, HostMemory, MemoryClass};
 use super::container::{Container, Cursor, Format, Section};
 use super::error::{FormatResult, Place};
 use super::field::{R_BYTES, scalar_from_plain};
+use super::output::OutputFile;
 use super::source::{FileSource, Source};
 use super::zkey::check_prime;
 
@@ -98,6 +100,57 @@ fn read_piece(
             let index = first.saturating_add(i);
             place.unexpected(value_offset(section, index), format!("value {index}"), "less than r", "r or more")
         })?;
+    }
+    Ok(())
+}
+
+/// Writes a witness, which appears whole or not at all.
+///
+/// # Errors
+/// If there are no values, 2^32 or more, or the first isn't 1; if the file can't be written.
+pub fn write_wtns(path: &Path, values: &[Scalar]) -> FormatResult<()> {
+    let count = checked_count(&Place::file(path), values)?;
+    let mut output = OutputFile::create(path)?;
+    output.fill(|out| write(out, count, values))?;
+    output.commit()
+}
+
+/// A witness file in memory: what [`write_wtns`] writes.
+///
+/// # Errors
+/// As [`write_wtns`]; `name` stands in messages.
+pub fn wtns_to_bytes(name: &Path, values: &[Scalar]) -> FormatResult<Vec<u8>> {
+    let place = Place::file(name);
+    let mut bytes = Vec::new();
+    write(&mut bytes, checked_count(&place, values)?, values).map_err(|e| place.io("cannot write", e))?;
+    Ok(bytes)
+}
+
+fn checked_count(place: &Place, values: &[Scalar]) -> FormatResult<u32> {
+    let count = u32::try_from(values.len())
+        .map_err(|_| place.unexpected(None, "number of values", "less than 2^32", values.len()))?;
+    if values.first() == Some(&Scalar::ONE) {
+        Ok(count)
+    } else {
+        Err(place.unexpected(None, "value 0", "1", if count == 0 { "none" } else { "another value" }))
+    }
+}
+
+fn write(out: &mut dyn Write, count: u32, values: &[Scalar]) -> io::Result<()> {
+    out.write_all(&FORMAT.magic)?;
+    for number in [FORMAT.version, 2, HEADER] {
+        out.write_all(&number.to_le_bytes())?;
+    }
+    out.write_all(&40u64.to_le_bytes())?;
+    out.write_all(&(VALUE as u32).to_le_bytes())?;
+    out.write_all(&R_BYTES)?;
+    out.write_all(&count.to_le_bytes())?;
+    out.write_all(&VALUES.to_le_bytes())?;
+    out.write_all(&u64::from(count).saturating_mul(VALUE as u64).to_le_bytes())?;
+    let batch = PIECE.saturating_mul(rayon::current_num_threads()).max(PIECE);
+    for batch in values.chunks(batch) {
+        let plain: Vec<[u8; VALUE]> = batch.par_iter().map(Scalar::to_bytes_le).collect();
+        out.write_all(plain.as_flattened())?;
     }
     Ok(())
 }

@@ -137,6 +137,15 @@ pub struct Contributions {
     pub circuit_hash: [u8; 64],
     /// In the order they were made.
     pub list: Vec<Contribution>,
+    /// The section as it was read.
+    bytes: Vec<u8>,
+}
+
+impl Contributions {
+    /// The section's bytes, to write it again.
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
 }
 
 /// Points of a contribution: δ after it, and the three of its proof of knowledge.
@@ -162,7 +171,7 @@ pub(super) fn read_contributions(
         list.push(read_contribution(&mut cursor, &place, index)?);
     }
     cursor.end()?;
-    Ok(Some(Contributions { circuit_hash, list }))
+    Ok(Some(Contributions { circuit_hash, list, bytes }))
 }
 
 fn read_contribution(cursor: &mut Cursor<'_>, place: &Place, index: u32) -> FormatResult<Contribution> {

@@ -18,6 +18,7 @@
 mod coefficients;
 mod header;
 mod points;
+mod write;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -37,6 +38,7 @@ use super::map::MappedFile;
 pub(super) use header::check_prime;
 pub use header::{Contribution, Contributions, DevelopmentMark};
 pub use points::Progress;
+pub use write::{Extras, write_zkey, zkey_to_bytes};
 
 /// Section types.
 pub(super) mod kind {
