@@ -74,7 +74,7 @@ pub fn domain<S: ConstraintSystem>(system: &S, basis: HBasis) -> Result<Domain, 
         .ok_or(SetupError::Rows { rows, max_log2: MAX_LOG2 })
 }
 
-/// Makes the key of a system. The same trapdoor gives the same key, whatever the number of threads.
+/// Makes the key of a system, over its [`domain`]. The same trapdoor gives the same key, whatever the number of threads.
 ///
 /// # Errors
 /// [`SetupError`]: a degenerate trapdoor, a system that is too large or inconsistent, no memory, a device that failed.
@@ -84,11 +84,29 @@ pub fn generate<S: ConstraintSystem>(
     trapdoor: &Trapdoor,
     resources: &Resources<'_>,
 ) -> Result<DevelopmentKey, SetupError> {
+    generate_over(system, domain(system, basis)?, basis, trapdoor, resources)
+}
+
+/// As [`generate`], over any domain that holds the rows: larger than need be, or with a root that no key format joins with this
+/// basis. Over one domain the keys of both bases differ in H alone, and give equal proofs.
+///
+/// # Errors
+/// As [`generate`]; [`KeyError::Rows`] if the domain is too small.
+pub fn generate_over<S: ConstraintSystem>(
+    system: &S,
+    domain: Domain,
+    basis: HBasis,
+    trapdoor: &Trapdoor,
+    resources: &Resources<'_>,
+) -> Result<DevelopmentKey, SetupError> {
     let (num_public, num_variables) = (system.num_public(), system.num_variables());
     if num_variables <= num_public || u32::try_from(num_variables).is_err() {
         return Err(KeyError::Variables { num_variables, num_public }.into());
     }
-    let domain = domain(system, basis)?;
+    let (rows, domain_size) = (num_rows(system), domain.size());
+    if rows > domain_size {
+        return Err(KeyError::Rows { rows, domain_size }.into());
+    }
     let Trapdoor { tau, alpha, beta, gamma, delta } = *trapdoor;
     check_tau(tau, domain)?;
     let nonzero = |x: Scalar| Option::<Scalar>::from(x.invert()).ok_or(SetupError::Trapdoor("gamma or delta is zero"));

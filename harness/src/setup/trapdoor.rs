@@ -42,7 +42,7 @@ impl Trapdoor {
     /// The trapdoor of a seed: the same on every machine and in every version of the format.
     ///
     /// In snarkjs's basis γ is 1, because its keys always have the generator there; in bellman's it comes from the seed. The
-    /// other values don't depend on the basis, so the two keys of one seed give the same proofs.
+    /// other values don't depend on the basis.
     pub fn from_seed(seed: u64, basis: HBasis) -> Self {
         let mut stream = ScalarStream::new("splitprover development trapdoor v1", seed);
         let mut draw = || {
