@@ -6,11 +6,19 @@
 //! | `curve` | batched affine addition |
 //! | `msm` | multi-exponentiation |
 //! | `ntt` | number-theoretic transforms between rows, coefficients and the odd coset |
+//! | `quotient` | the scalars of the H query, in both bases |
 //! | `sparse` | constraint matrix times witness |
+//! | `assignment` | the witness, sorted by what its values cost |
 //! | `prover` | [`CpuBackend`]: the contract |
 
+mod assignment;
 mod curve;
 mod field;
 mod msm;
+mod ntt;
+mod prover;
+mod quotient;
+mod sparse;
 
 pub use field::Arithmetic;
+pub use prover::{CpuBackend, CpuOptions, CpuPending};

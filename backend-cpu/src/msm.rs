@@ -22,7 +22,8 @@ use rayon::prelude::*;
 
 use crate::curve::{NEGATED, Point, Records, Workspace};
 use crate::field::portable::Array;
-use crate::field::{Arithmetic, Lanes, to_plain};
+use crate::ntt::reverse_bits;
+use crate::field::{Arithmetic, Lanes, negate_plain};
 
 /// Terms per slice.
 const SLICE: usize = 1 << 22;
@@ -87,21 +88,39 @@ impl Curve for G2 {
 pub(crate) struct Part<'a> {
     /// The scalars.
     pub(crate) scalars: &'a [Magnitude],
-    /// (index into `scalars`, base) of each term; `None`: every scalar i, with base `first_base` + i.
-    pub(crate) picks: Option<&'a [(u32, u32)]>,
-    /// See `picks`.
-    pub(crate) first_base: u32,
+    /// Which of them.
+    pub(crate) picks: Picks<'a>,
+}
+
+/// Which scalars a [`Part`] takes, and with which bases.
+#[derive(Clone, Copy)]
+pub(crate) enum Picks<'a> {
+    /// Every scalar i, with base i.
+    All,
+    /// Of 2^log2 scalars every scalar i, with the base whose index has i's bits reversed; the last base is left out.
+    AllReversed {
+        /// log2 of the number of scalars.
+        log2: u32,
+    },
+    /// (index of the scalar, base) of each term.
+    Some(&'a [(u32, u32)]),
 }
 
 impl Part<'_> {
     fn len(&self) -> usize {
-        self.picks.map_or(self.scalars.len(), <[_]>::len)
+        match self.picks {
+            Picks::Some(picks) => picks.len(),
+            Picks::All => self.scalars.len(),
+            // Position n − 1 is index n − 1, which has no base.
+            Picks::AllReversed { .. } => self.scalars.len() - 1,
+        }
     }
 
     fn term(&self, i: usize) -> (u32, &Magnitude) {
         match self.picks {
-            Some(picks) => (picks[i].1, &self.scalars[picks[i].0 as usize]),
-            None => (self.first_base + i as u32, &self.scalars[i]),
+            Picks::Some(picks) => (picks[i].1, &self.scalars[picks[i].0 as usize]),
+            Picks::All => (i as u32, &self.scalars[i]),
+            Picks::AllReversed { log2 } => (reverse_bits(i, log2) as u32, &self.scalars[i]),
         }
     }
 }
@@ -114,16 +133,15 @@ pub(crate) struct Terms<'a> {
     pub(crate) parts: &'a [Part<'a>],
 }
 
-/// |k| and sign of a scalar.
-pub(crate) fn magnitude(k: &Scalar) -> Magnitude {
+/// |k| and sign of a plain integer k below r.
+pub(crate) fn magnitude(k: Magnitude) -> Magnitude {
     /// (r − 1)/2.
     const HALF: [u64; 4] = [0x7fff_ffff_8000_0000, 0xa9de_d201_7fff_2dff, 0x199c_ec04_04d0_ec02, 0x39f6_d3a9_94ce_bea4];
-    let plain = to_plain(k);
-    let greater = plain.iter().zip(&HALF).rev().find(|(a, b)| a != b).is_some_and(|(a, b)| a > b);
+    let greater = k.iter().zip(&HALF).rev().find(|(a, b)| a != b).is_some_and(|(a, b)| a > b);
     if !greater {
-        return plain;
+        return k;
     }
-    let mut negated = to_plain(&-k);
+    let mut negated = negate_plain(k);
     negated[3] |= SIGN;
     negated
 }
@@ -489,6 +507,8 @@ mod tests {
     use rand_core::{RngCore, SeedableRng};
     use splitprover_core::{PointRecord, PointTable};
 
+    use crate::field::to_plain;
+
     use super::*;
 
     /// A base table, with infinities where the test wants them.
@@ -518,15 +538,15 @@ mod tests {
                 units.push(i as u32 | NEGATED);
             } else {
                 picks.push((magnitudes.len() as u32, i as u32));
-                magnitudes.push(magnitude(scalar));
+                magnitudes.push(magnitude(to_plain(scalar)));
             }
         }
-        let all: Vec<_> = scalars.iter().map(magnitude).collect();
+        let all: Vec<_> = scalars.iter().map(|k| magnitude(to_plain(k))).collect();
         for arithmetic in Arithmetic::supported() {
-            let part = Part { scalars: &magnitudes, picks: Some(&picks), first_base: 0 };
+            let part = Part { scalars: &magnitudes, picks: Picks::Some(&picks) };
             let terms = Terms { units: &units, parts: &[part] };
             assert!(sum::<C, _>(arithmetic, &Table(&table), &terms) == expected, "{arithmetic:?}, units apart");
-            let part = Part { scalars: &all, picks: None, first_base: 0 };
+            let part = Part { scalars: &all, picks: Picks::All };
             let terms = Terms { units: &[], parts: &[part] };
             assert!(sum::<C, _>(arithmetic, &Table(&table), &terms) == expected, "{arithmetic:?}, all in buckets");
         }
@@ -645,12 +665,13 @@ mod tests {
 
     #[test]
     fn magnitudes_are_the_shorter_of_k_and_its_negative() {
-        assert_eq!(magnitude(&-Scalar::from(5)), [5, 0, 0, SIGN]);
-        assert_eq!(magnitude(&Scalar::from(5)), [5, 0, 0, 0]);
+        let magnitude = |k: Scalar| magnitude(to_plain(&k));
+        assert_eq!(magnitude(-Scalar::from(5)), [5, 0, 0, SIGN]);
+        assert_eq!(magnitude(Scalar::from(5)), [5, 0, 0, 0]);
         let half = -Scalar::TWO_INV;
-        assert_eq!(magnitude(&half), to_plain(&half), "(r - 1)/2 stays positive");
+        assert_eq!(magnitude(half), to_plain(&half), "(r - 1)/2 stays positive");
         let mut next = to_plain(&half);
         next[3] |= SIGN;
-        assert_eq!(magnitude(&(half + Scalar::ONE)), next);
+        assert_eq!(magnitude(half + Scalar::ONE), next);
     }
 }

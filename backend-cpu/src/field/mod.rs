@@ -13,6 +13,8 @@
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod ifma;
 #[cfg(target_arch = "x86_64")]
+pub(crate) mod ifma_scalar;
+#[cfg(target_arch = "x86_64")]
 
 pub(crate) mod portable;
 
@@ -135,19 +137,123 @@ pub(crate) trait Lanes: Copy + Send + Vectors + 'static {
     fn cell_to_blst(x: &Self::Cell, y: &Self::Cell) -> [[blst_fp; 2]; 2];
 }
 
-/// Eight elements of F_r, for transforms.
-pub(crate) trait ScalarLanes: Copy + Vectors + 'static {
-    /// Loads the elements at `values[start + lane·stride]`.
-    fn load(values: &[[u64; 4]], start: usize, stride: usize) -> Self;
-    /// Stores reduced elements likewise.
-    fn store(self, values: &mut [[u64; 4]], start: usize, stride: usize);
+/// A vector of F_r in memory: Montgomery form (radix 2^256), little-endian words, as `blst_fr` and
+/// [`blstrs::Scalar`] hold it, but only below 2r until [`canonical`] makes it so.
+pub(crate) type Words = [u64; 4];
+
+/// Eight elements of F_r, for transforms and pointwise products.
+///
+/// Values come in three states. *Stored*: below 1.25r, what [`load`](Self::load) gives, [`store`](Self::store) takes and
+/// [`reduce`](Self::reduce) makes. *Grown*: up to 16r, by butterflies. *Factors*: stored or grown, carries propagated.
+pub(crate) trait ScalarLanes: Copy + Send + Vectors + 'static {
+    /// A constant at rest, to multiply by.
+    type Constant: Copy + Send + Sync + 'static;
+    /// xy·DATA_PRODUCT is what the product of two loaded values x and y gives: implementations have another radix.
+    fn data_product() -> Scalar;
+
+    /// The constant c with x·c = cx for loaded x.
+    fn constant(c: &Scalar) -> Self::Constant;
+    /// A constant in all lanes.
+    fn splat(c: &Self::Constant) -> Self;
+    /// Eight constants.
+    fn constants(c: &[Self::Constant; LANES]) -> Self;
+
+    /// Loads the elements at `at(lane)`.
+    fn load(values: [&Words; LANES]) -> Self;
+    /// Stores eight elements.
+    fn store(self) -> [Words; LANES];
+
+    /// The product of two factors, one of which is a constant or stored. At most 1.6r.
+    fn mul(self, factor: Self) -> Self;
+    /// a − b + 2r, a factor, from stored values.
+    fn sub(self, other: Self) -> Self;
+    /// (u + v, (u − v)·w) of values that have grown by `LEVEL` (at most 2) such steps since they were stored.
+    fn difference_first<const LEVEL: usize>(u: Self, v: Self, w: Self) -> (Self, Self);
+    /// (u + v·w, u − v·w); values grow by 2r, at most seven times.
+    fn product_first(u: Self, v: Self, w: Self) -> (Self, Self);
+    /// Any value to a stored one.
+    fn reduce(self) -> Self;
+}
+
+/// r, little-endian words.
+const R: Words = [0xffff_ffff_0000_0001, 0x53bd_a402_fffe_5bfe, 0x3339_d808_09a1_d805, 0x73ed_a753_299d_7d48];
+
+/// a − b and whether it wrapped.
+#[inline]
+fn sub_words(a: Words, b: Words) -> (Words, bool) {
+    let (mut difference, mut borrow) = (a, false);
+    for (d, b) in difference.iter_mut().zip(b) {
+        let (s, b1) = d.overflowing_sub(b);
+        let (s, b2) = s.overflowing_sub(u64::from(borrow));
+        (*d, borrow) = (s, b1 | b2);
+    }
+    (difference, borrow)
+}
+
+/// a + b modulo 2^256.
+#[inline]
+fn add_words(a: Words, b: Words) -> Words {
+    let (mut sum, mut carry) = (a, false);
+    for (s, b) in sum.iter_mut().zip(b) {
+        let (t, c1) = s.overflowing_add(b);
+        let (t, c2) = t.overflowing_add(u64::from(carry));
+        (*s, carry) = (t, c1 | c2);
+    }
+    sum
+}
+
+/// Below r, from a value below 2r.
+#[inline]
+pub(crate) fn canonical(x: Words) -> Words {
+    let (difference, borrow) = sub_words(x, R);
+    if borrow { x } else { difference }
+}
+
+/// a + b modulo r, of canonical operands.
+#[inline]
+pub(crate) fn add_mod(a: Words, b: Words) -> Words {
+    canonical(add_words(a, b))
+}
+
+/// a − b modulo r, of canonical operands.
+#[inline]
+pub(crate) fn sub_mod(a: Words, b: Words) -> Words {
+    let (difference, borrow) = sub_words(a, b);
+    if borrow { add_words(difference, R) } else { difference }
+}
+
+/// r − k for a plain integer k with 0 < k < r.
+pub(crate) fn negate_plain(k: Words) -> Words {
+    sub_words(R, k).0
+}
+
+/// The Montgomery product of canonical operands.
+#[inline]
+pub(crate) fn mul_mod(a: &Words, b: &Words) -> Words {
+    portable::fr_mul(&blst_fr { l: *a }, &blst_fr { l: *b }).l
+}
+
+/// The words of a scalar in Montgomery form.
+#[inline]
+pub(crate) fn words(x: &Scalar) -> Words {
+    blst_fr::from(*x).l
+}
+
+/// Scalars as their words, in place.
+pub(crate) fn as_words(scalars: &mut [Scalar]) -> &mut [Words] {
+    const {
+        assert!(size_of::<Scalar>() == size_of::<Words>() && align_of::<Scalar>() == align_of::<Words>());
+    }
+    // SAFETY: `Scalar` is a transparent wrapper of `blst_fr`, a C struct of four u64; size and alignment are checked above, and
+    // every bit pattern is a valid `Words`. The caller treats the scalars as spent: words may be above r.
+    unsafe { std::slice::from_raw_parts_mut(scalars.as_mut_ptr().cast(), scalars.len()) }
 }
 
 /// A scalar as a plain integer, little-endian words.
 pub(crate) fn to_plain(k: &Scalar) -> [u64; 4] {
     let mut plain = blst_scalar::default();
     let fr = blst_fr::from(*k);
-    // SAFETY: both are valid and initialised.
+    // SAFETY: both are valid, initialised elements.
     unsafe { blst_scalar_from_fr(&mut plain, &fr) };
     let mut words = [0; 4];
     for (word, chunk) in words.iter_mut().zip(plain.b.chunks_exact(8)) {

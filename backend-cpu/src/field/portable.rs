@@ -3,9 +3,13 @@
 use blst::{
     blst_fp, blst_fp2, blst_fp2_add, blst_fp2_cneg, blst_fp2_inverse, blst_fp2_mul, blst_fp2_mul_by_3, blst_fp2_sqr,
     blst_fp2_sub, blst_fp_add, blst_fp_cneg, blst_fp_inverse, blst_fp_mul, blst_fp_mul_by_3, blst_fp_sqr, blst_fp_sub,
+    blst_fr, blst_fr_add, blst_fr_mul, blst_fr_sub,
 };
 
-use super::{Kernel, LANES, Lanes, Vectors};
+use blstrs::Scalar;
+use ff::Field;
+
+use super::{Kernel, LANES, Lanes, ScalarLanes, Vectors, Words};
 
 /// Reads a base field element's 48 little-endian bytes.
 pub(crate) fn read_fp(bytes: &[u8]) -> blst_fp {
@@ -260,5 +264,96 @@ impl<T: BlstField> Lanes for Array<T> {
 
     fn cell_to_blst(x: &T, y: &T) -> [[blst_fp; 2]; 2] {
         [x.components(), y.components()]
+    }
+}
+
+/// Eight scalars, always fully reduced.
+#[derive(Clone, Copy)]
+pub(crate) struct ScalarArray([blst_fr; LANES]);
+
+#[inline]
+pub(super) fn fr_mul(a: &blst_fr, b: &blst_fr) -> blst_fr {
+    let mut r = blst_fr { l: [0; 4] };
+    // SAFETY: three valid, initialised elements.
+    unsafe { blst_fr_mul(&mut r, a, b) };
+    r
+}
+
+fn fr_add(a: &blst_fr, b: &blst_fr) -> blst_fr {
+    let mut r = blst_fr { l: [0; 4] };
+    // SAFETY: three valid, initialised elements.
+    unsafe { blst_fr_add(&mut r, a, b) };
+    r
+}
+
+fn fr_sub(a: &blst_fr, b: &blst_fr) -> blst_fr {
+    let mut r = blst_fr { l: [0; 4] };
+    // SAFETY: three valid, initialised elements.
+    unsafe { blst_fr_sub(&mut r, a, b) };
+    r
+}
+
+impl ScalarArray {
+    fn zip(self, other: Self, f: impl Fn(&blst_fr, &blst_fr) -> blst_fr) -> Self {
+        let mut r = self;
+        for (r, b) in r.0.iter_mut().zip(&other.0) {
+            *r = f(r, b);
+        }
+        r
+    }
+}
+
+impl Vectors for ScalarArray {
+    fn run<K: Kernel>(kernel: K) -> K::Output {
+        kernel.run()
+    }
+}
+
+impl ScalarLanes for ScalarArray {
+    type Constant = blst_fr;
+
+    fn data_product() -> Scalar {
+        Scalar::ONE
+    }
+
+    fn constant(c: &Scalar) -> blst_fr {
+        (*c).into()
+    }
+
+    fn splat(c: &blst_fr) -> Self {
+        Self([*c; LANES])
+    }
+
+    fn constants(c: &[blst_fr; LANES]) -> Self {
+        Self(*c)
+    }
+
+    fn load(values: [&Words; LANES]) -> Self {
+        Self(values.map(|&l| blst_fr { l }))
+    }
+
+    fn store(self) -> [Words; LANES] {
+        self.0.map(|x| x.l)
+    }
+
+    fn mul(self, factor: Self) -> Self {
+        self.zip(factor, fr_mul)
+    }
+
+    fn sub(self, other: Self) -> Self {
+        self.zip(other, fr_sub)
+    }
+
+    fn difference_first<const LEVEL: usize>(u: Self, v: Self, w: Self) -> (Self, Self) {
+        (u.zip(v, fr_add), u.zip(v, fr_sub).mul(w))
+    }
+
+    fn product_first(u: Self, v: Self, w: Self) -> (Self, Self) {
+        let v = v.mul(w);
+        (u.zip(v, fr_add), u.zip(v, fr_sub))
+    }
+
+    fn reduce(self) -> Self {
+        self
     }
 }

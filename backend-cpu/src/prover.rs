@@ -1,0 +1,262 @@
+//! The contract, on the CPU: all the work happens in `start`.
+//!
+//! Steps, and what they free:
+//!
+//! 1. evaluations: given, or computed from the key's matrices;
+//! 2. the witness is sorted by cost into an [`Assignment`], and released;
+//! 3. the quotient's scalars, in place of a; then c and b are released;
+//! 4. the four sums; then a is released.
+//!
+//! A pending proof is the four sums and nothing else.
+
+use std::sync::Arc;
+
+use blstrs::{G1Affine, G2Affine, Scalar};
+use group::Curve as _;
+use rayon::prelude::*;
+use rayon::{ThreadPool, ThreadPoolBuilder};
+use splitprover_core::{
+    BackendError, CircuitShape, HostBuf, HostMemory, Lent, LentEvaluations, LentInputs, MemoryClass, PendingSums,
+    ProvingKey, QuerySums, SplitProver,
+};
+
+use crate::assignment::{Assignment, JoinedRecords, QueryRecords, Selection};
+use crate::field::{Arithmetic, Words, as_words, mul_mod};
+use crate::msm::{G1, G2, Part, Picks, Terms, sum};
+use crate::quotient::{picks, quotient};
+use crate::sparse;
+
+/// Most bases that a sum can tell apart: an index has 31 bits, and H and L share one sum.
+const MAX_BASES: usize = 1 << 31;
+
+/// How a [`CpuBackend`] works.
+#[derive(Clone, Debug, Default)]
+pub struct CpuOptions {
+    /// Threads of its own; `None` for rayon's global pool, which obeys `RAYON_NUM_THREADS`.
+    pub threads: Option<usize>,
+    /// Which arithmetic to use; `None` for the fastest there is.
+    pub arithmetic: Option<Arithmetic>,
+    /// Where its vectors come from and are charged.
+    pub memory: HostMemory,
+}
+
+/// The CPU reference backend.
+#[derive(Debug)]
+pub struct CpuBackend {
+    pool: Option<ThreadPool>,
+    arithmetic: Arithmetic,
+    memory: HostMemory,
+}
+
+impl CpuBackend {
+    /// A backend with the given options.
+    ///
+    /// # Errors
+    /// [`BackendError`] if the threads can't be started or the processor lacks the arithmetic.
+    pub fn new(options: CpuOptions) -> Result<Self, BackendError> {
+        let arithmetic = options.arithmetic.unwrap_or_else(Arithmetic::detect);
+        if !arithmetic.is_supported() {
+            return Err(BackendError::Unsupported(format!("{arithmetic:?} on this processor")));
+        }
+        let pool = options
+            .threads
+            .map(|threads| {
+                ThreadPoolBuilder::new()
+                    .num_threads(threads.max(1))
+                    .thread_name(|i| format!("splitprover-{i}"))
+                    .build()
+                    .map_err(|e| BackendError::device("starting threads", e))
+            })
+            .transpose()?;
+        Ok(Self { pool, arithmetic, memory: options.memory })
+    }
+
+    /// The arithmetic in use.
+    pub fn arithmetic(&self) -> Arithmetic {
+        self.arithmetic
+    }
+
+    /// Threads at work.
+    pub fn threads(&self) -> usize {
+        self.pool.as_ref().map_or_else(rayon::current_num_threads, ThreadPool::current_num_threads)
+    }
+
+    fn prove(&self, key: &ProvingKey, inputs: LentInputs<'_>) -> Result<QuerySums, BackendError> {
+        let LentInputs { evaluations, witness, .. } = inputs;
+        let n = key.domain().size();
+        let mut vectors = match evaluations {
+            Some(evaluations) => self.take_evaluations(n, evaluations)?,
+            None => self.evaluate(key, &witness)?,
+        };
+        let assignment = Assignment::new(&witness);
+        witness.release();
+        {
+            let Vectors { a, b, c } = &mut vectors;
+            quotient(key.domain(), key.h_basis(), self.arithmetic, [a.words(), b.words(), c.words()]);
+        }
+        let Vectors { mut a, b, c } = vectors;
+        c.release();
+        b.release();
+        let sums = self.sums(key, &assignment, a.words());
+        a.release();
+        Ok(sums)
+    }
+
+    /// a and b from the matrices, c = a∘b.
+    fn evaluate<'i>(&self, key: &ProvingKey, witness: &[Scalar]) -> Result<Vectors<'i>, BackendError> {
+        let matrices = key.matrices().ok_or(splitprover_core::error::InputsError::EvaluationsMissing)?;
+        let n = key.domain().size();
+        let (mut a, mut b, mut c) = (self.vector(n)?, self.vector(n)?, self.vector(n)?);
+        rayon::join(
+            || sparse::product(&matrices.a, witness, a.words()),
+            || sparse::product(&matrices.b, witness, b.words()),
+        );
+        multiply(a.words(), b.words(), c.words());
+        Ok(Vectors { a, b, c })
+    }
+
+    /// Given vectors: used in place where they fill the domain, else copied to longer ones and released.
+    fn take_evaluations<'i>(&self, n: usize, given: LentEvaluations<'i>) -> Result<Vectors<'i>, BackendError> {
+        let LentEvaluations { a, b, c, .. } = given;
+        // All memory first: if it can't be had, the caller gets its inputs back.
+        let longer = a.len() < n;
+        let mut fresh = Vec::new();
+        for _ in 0..if longer { 3 } else { usize::from(c.is_none()) } {
+            fresh.push(self.vector(n)?);
+        }
+        let mut fill = |lent: Lent<'i>| {
+            let Some(mut vector) = (if longer { fresh.pop() } else { None }) else {
+                return Vector::Lent(lent);
+            };
+            for (to, from) in vector.words().iter_mut().zip(&lent[..]) {
+                *to = crate::field::words(from);
+            }
+            lent.release();
+            vector
+        };
+        let c = c.map(&mut fill);
+        let (mut b, mut a) = (fill(b), fill(a));
+        let c = match c {
+            Some(c) => c,
+            None => {
+                let mut c = fresh.pop().map_or_else(|| self.vector(n), Ok)?;
+                multiply(a.words(), b.words(), c.words());
+                c
+            }
+        };
+        Ok(Vectors { a, b, c })
+    }
+
+    fn vector<'i>(&self, n: usize) -> Result<Vector<'i>, BackendError> {
+        Ok(Vector::Own(self.memory.zeroed(MemoryClass::Backend, n)?))
+    }
+
+    /// The four multi-exponentiations.
+    fn sums(&self, key: &ProvingKey, assignment: &Assignment, h: &[Words]) -> QuerySums {
+        let g1 = |query: &splitprover_core::Query<G1Affine>| {
+            let selection = assignment.select(query, 0, 0);
+            let terms = Terms { units: &selection.units, parts: &[part(assignment, &selection)] };
+            sum::<G1, _>(self.arithmetic, &QueryRecords(query), &terms).to_affine()
+        };
+        let b_g2 = {
+            let query = key.b_g2();
+            let selection = assignment.select::<G2Affine>(query, 0, 0);
+            let terms = Terms { units: &selection.units, parts: &[part(assignment, &selection)] };
+            sum::<G2, _>(self.arithmetic, &QueryRecords(query), &terms).to_affine()
+        };
+        let (a, b_g1) = (g1(key.a()), g1(key.b_g1()));
+        let selection = assignment.select(key.l(), key.shape().num_public + 1, key.h().table().len() as u32);
+        let parts = [
+            Part { scalars: h, picks: picks(key.domain(), key.h_basis()) },
+            part(assignment, &selection),
+        ];
+        let terms = Terms { units: &selection.units, parts: &parts };
+        let records = JoinedRecords::new(key.h(), key.l());
+        let hl = sum::<G1, _>(self.arithmetic, &records, &terms).to_affine();
+        QuerySums { a, b_g1, b_g2, hl }
+    }
+}
+
+fn part<'a>(assignment: &'a Assignment, selection: &'a Selection) -> Part<'a> {
+    Part { scalars: &assignment.magnitudes, picks: Picks::Some(&selection.picks) }
+}
+
+/// c = a∘b.
+fn multiply(a: &[Words], b: &[Words], c: &mut [Words]) {
+    let (a, b) = (a.par_chunks(1 << 10), b.par_chunks(1 << 10));
+    c.par_chunks_mut(1 << 10).zip(a.zip(b)).for_each(|(c, (a, b))| {
+        for (c, (a, b)) in c.iter_mut().zip(a.iter().zip(b)) {
+            *c = mul_mod(a, b);
+        }
+    });
+}
+
+/// Three vectors of n elements.
+struct Vectors<'i> {
+    a: Vector<'i>,
+    b: Vector<'i>,
+    c: Vector<'i>,
+}
+
+/// A vector to work in: the caller's, or the backend's own.
+enum Vector<'i> {
+    Lent(Lent<'i>),
+    Own(HostBuf<Scalar>),
+}
+
+impl Vector<'_> {
+    fn words(&mut self) -> &mut [Words] {
+        match self {
+            Self::Lent(lent) => as_words(lent.make_mut()),
+            Self::Own(own) => as_words(own),
+        }
+    }
+
+    fn release(self) {
+        if let Self::Lent(lent) = self {
+            lent.release();
+        }
+    }
+}
+
+impl SplitProver for CpuBackend {
+    type Key = Arc<ProvingKey>;
+    type Pending = CpuPending;
+
+    fn load_key(&self, key: &Arc<ProvingKey>) -> Result<Self::Key, BackendError> {
+        for (query, bases) in [
+            ("A", key.a().table().len()),
+            ("B", key.b_g1().table().len().max(key.b_g2().table().len())),
+            ("H and L", key.h().table().len() + key.l().table().len()),
+        ] {
+            if bases >= MAX_BASES {
+                return Err(BackendError::Unsupported(format!("{bases} bases in the {query} query, at most 2^31")));
+            }
+        }
+        Ok(key.clone())
+    }
+
+    fn start<'i>(&self, key: &Self::Key, inputs: LentInputs<'i>) -> Result<CpuPending, BackendError> {
+        let sums = match &self.pool {
+            Some(pool) => pool.install(|| self.prove(key, inputs)),
+            None => self.prove(key, inputs),
+        }?;
+        Ok(CpuPending { sums })
+    }
+
+    fn retained_host_bytes(&self, _shape: &CircuitShape) -> u64 {
+        size_of::<CpuPending>() as u64
+    }
+}
+
+/// A proof whose sums are done.
+#[derive(Debug)]
+pub struct CpuPending {
+    sums: QuerySums,
+}
+
+impl PendingSums for CpuPending {
+    fn finish(self) -> Result<QuerySums, BackendError> {
+        Ok(self.sums)
+    }
+}
