@@ -21,6 +21,7 @@ mod stream;
 
 pub use api::{DeviceInfo, probe};
 pub use error::CudaError;
+pub(crate) use error::loader_words;
 pub use fault::{Call, FaultPlan, Faults};
 pub use memory::{DeviceBuf, DevicePtr, PinnedBuf};
 pub use module::{Arg, Function, Module};

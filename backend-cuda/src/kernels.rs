@@ -22,11 +22,17 @@ pub enum Family {
     Ntt,
     /// Sparse matrix-vector product and element-wise steps.
     Vector,
+    /// Scalars to sorted (bucket, base) pairs.
+    MsmSort,
+    /// Bucket sums in G1.
+    MsmG1,
+    /// Bucket sums in G2.
+    MsmG2,
 }
 
 impl Family {
     /// All families.
-    pub const ALL: [Self; 2] = [Self::Ntt, Self::Vector];
+    pub const ALL: [Self; 5] = [Self::Ntt, Self::Vector, Self::MsmSort, Self::MsmG1, Self::MsmG2];
 
     /// The family's name in file names and messages.
     #[must_use]
@@ -34,6 +40,9 @@ impl Family {
         match self {
             Self::Ntt => "ntt",
             Self::Vector => "vector",
+            Self::MsmSort => "msm_sort",
+            Self::MsmG1 => "msm_g1",
+            Self::MsmG2 => "msm_g2",
         }
     }
 
@@ -41,6 +50,9 @@ impl Family {
         match self {
             Self::Ntt => include_str!("../kernels/ntt.cu"),
             Self::Vector => include_str!("../kernels/vector.cu"),
+            Self::MsmSort => include_str!("../kernels/msm_sort.cu"),
+            Self::MsmG1 => include_str!("../kernels/msm_g1.cu"),
+            Self::MsmG2 => include_str!("../kernels/msm_g2.cu"),
         }
     }
 
@@ -50,13 +62,22 @@ impl Family {
         match self {
             Self::Ntt => &["ntt_rows", "ntt_columns_dif", "ntt_columns_dit"],
             Self::Vector => &["sparse_product"],
+            Self::MsmSort => &[],
+            Self::MsmG1 => &[],
+            Self::MsmG2 => &[],
         }
     }
 }
 
 /// Headers any family may include.
-pub(crate) const HEADERS: &[(&str, &str)] =
-    &[("base.cuh", include_str!("../kernels/base.cuh")), ("fr.cuh", include_str!("../kernels/fr.cuh"))];
+pub(crate) const HEADERS: &[(&str, &str)] = &[
+    ("base.cuh", include_str!("../kernels/base.cuh")),
+    ("fr.cuh", include_str!("../kernels/fr.cuh")),
+    ("fp.cuh", include_str!("../kernels/fp.cuh")),
+    ("fp2.cuh", include_str!("../kernels/fp2.cuh")),
+    ("curve.cuh", include_str!("../kernels/curve.cuh")),
+    ("msm.cuh", include_str!("../kernels/msm.cuh")),
+];
 
 /// Where CUBINs are kept.
 #[derive(Clone, Debug, Default)]

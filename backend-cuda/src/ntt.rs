@@ -14,7 +14,7 @@ use splitprover_core::{Domain, HBasis, Scalar};
 
 use ff::{Field, PrimeField};
 
-use crate::driver::{Arg, Context, CudaError, DeviceBuf, DevicePtr, Function, Stream};
+use crate::driver::{Arg, Context, CudaError, DeviceBuf, DevicePtr, Function, Module, Stream};
 use crate::kernels::{Family, Kernels};
 
 /// Bytes of a scalar.
@@ -41,7 +41,15 @@ impl NttKernels {
     /// # Errors
     /// As for [`Kernels::function`].
     pub fn load(kernels: &Kernels) -> Result<Self, CudaError> {
-        let find = |name| kernels.function(Family::Ntt, name);
+        Self::from_module(&kernels.module(Family::Ntt)?)
+    }
+
+    /// Finds the kernels in a module of the caller's.
+    ///
+    /// # Errors
+    /// Whatever the driver reports.
+    pub fn from_module(module: &Module) -> Result<Self, CudaError> {
+        let find = |name| module.function(name);
         let found = Self {
             columns_dif: find("ntt_columns_dif")?,
             columns_dit: find("ntt_columns_dit")?,
@@ -250,6 +258,23 @@ impl Quotient {
         // SAFETY: `ntt_powers(out, first, base, count)` writes `count` scalars at `out`, inside `memory`, which outlives the work:
         // dropping it frees memory in the driver, which waits for the device's use of it.
         unsafe { self.kernels.powers.launch(stream, [(count as u32).div_ceil(128), 1, 1], [128, 1, 1], 0, &args) }
+    }
+
+    /// Fills a vector of n elements with first·baseⁱ, for tests and benchmarks.
+    ///
+    /// # Errors
+    /// Whatever the driver reports.
+    ///
+    /// # Safety
+    /// `vector` must be allocated for n elements until the stream has passed this work.
+    pub unsafe fn fill_powers(
+        &self,
+        stream: &Stream,
+        vector: DevicePtr,
+        first: Scalar,
+        base: Scalar,
+    ) -> Result<(), CudaError> {
+        self.powers(stream, vector, first, base, 1 << self.log_n)
     }
 
     /// Queues the computation of the H query's scalars from the rows: n of them for the odd-Lagrange basis, n coefficients (the last

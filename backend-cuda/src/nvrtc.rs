@@ -57,9 +57,11 @@ impl Nvrtc {
             match unsafe { Library::new(&candidate) } {
                 Ok(library) => match Self::bind(library) {
                     Ok(bound) => return Ok(bound),
-                    Err(error) => reasons.push(format!("{}: {error}", candidate.display())),
+                    Err(error) => {
+                        reasons.push(format!("{}: {}", candidate.display(), crate::driver::loader_words(&error)))
+                    }
                 },
-                Err(error) => reasons.push(error.to_string()),
+                Err(error) => reasons.push(crate::driver::loader_words(&error)),
             }
         }
         Err(reasons.join("; "))

@@ -248,6 +248,12 @@ static inline int __ffsll(unsigned long long x) {
 static inline unsigned __umulhi(unsigned a, unsigned b) {
     return (unsigned)((unsigned long long)a * b >> 32);
 }
+static inline unsigned __funnelshift_r(unsigned low, unsigned high, unsigned by) {
+    return (unsigned)((((unsigned long long)high << 32) | low) >> (by & 31));
+}
+static inline unsigned __funnelshift_l(unsigned low, unsigned high, unsigned by) {
+    return (unsigned)(((((unsigned long long)high << 32) | low) << (by & 31)) >> 32);
+}
 template <class T> static inline T __ldg(const T *p) {
     return *p;
 }

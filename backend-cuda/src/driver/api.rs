@@ -74,7 +74,7 @@ fn start_driver() -> Result<i32, CudaError> {
                         }
                         Err(error) => {
                             if name == "libcuda.so.1" {
-                                reason = error.to_string();
+                                reason = super::error::loader_words(&error);
                             }
                             false
                         }

@@ -169,3 +169,8 @@ impl fmt::Display for CudaError {
 }
 
 impl std::error::Error for CudaError {}
+
+/// What the system's loader said; the error itself only says which step failed.
+pub(crate) fn loader_words(error: &libloading::Error) -> String {
+    std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string)
+}
