@@ -1,4 +1,6 @@
 //! What the cross-crate tests share.
 
 pub mod cases;
+pub mod naive;
 pub mod needs;
+pub mod scripted;
