@@ -2,7 +2,9 @@
 //!
 //! | module | what it holds |
 //! |---|---|
+//! | [`loader`] | finds backends, loads them, and offers only devices that compute rightly |
 //! | [`formats`] | `.zkey`, `.wtns`, `.r1cs`, snarkjs JSON: readers that trust nothing, and writers |
 //! | [`setup`] | development keys from a seeded trapdoor, synthetic circuits |
 pub mod formats;
+pub mod loader;
 pub mod setup;

@@ -121,6 +121,11 @@ impl OpenOptions {
         Self { device: u32::try_from(device).unwrap_or(u32::MAX), ..Self::default() }
     }
 
+    /// The number of the device.
+    pub fn device(&self) -> usize {
+        self.device as usize
+    }
+
     /// How many threads the instance may keep busy; 0: as many as there are cores.
     #[must_use]
     pub fn threads(mut self, threads: usize) -> Self {
