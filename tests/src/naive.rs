@@ -15,8 +15,8 @@ use splitprover_core::key::Storage;
 use splitprover_core::memory::OutOfHostMemory;
 use splitprover_core::{
     BackendError, CircuitShape, CsrMatrix, Domain, Evaluations, G1Affine, G1Projective, G2Affine, G2Projective, HBasis,
-    HostMemory, Inputs, LentEvaluations, LentInputs, Matrices, MemoryClass, PendingSums, PointRecord, PointTable, Proof,
-    ProvingKey, ProvingKeyParts, Query, QuerySums, RootOfUnity, Scalar, SplitProver, VerifyingKey,
+    HostMemory, Inputs, LentEvaluations, LentInputs, Matrices, MemoryClass, PendingSums, PointRecord, PointTable,
+    Proof, ProvingKey, ProvingKeyParts, Query, QuerySums, RootOfUnity, Scalar, SplitProver, VerifyingKey,
 };
 
 /// A linear combination: (variable, coefficient).
@@ -201,9 +201,8 @@ impl Setup {
         )
         .unwrap();
         let matrix = |rows: &[Combination]| {
-            let entries = || {
-                rows.iter().enumerate().flat_map(|(r, row)| row.iter().map(move |(i, x)| (r as u32, *i as u32, *x)))
-            };
+            let entries =
+                || rows.iter().enumerate().flat_map(|(r, row)| row.iter().map(move |(i, x)| (r as u32, *i as u32, *x)));
             CsrMatrix::from_entries(rows.len(), circuit.num_variables(), entries).unwrap()
         };
         let in_g1 = |xs: &[Scalar]| xs.iter().map(|x| g1(*x)).collect::<Vec<_>>();
@@ -230,9 +229,8 @@ impl Setup {
         let Trapdoor { alpha, beta, delta, .. } = self.trapdoor;
         let [at, bt, ct] = self.at_tau.each_ref().map(|xs| xs.iter().zip(w).map(|(x, w)| *x * w).sum::<Scalar>());
         let [ai, bi, ci] = &self.at_tau;
-        let private: Scalar = (1 + self.circuit.num_public..w.len())
-            .map(|i| w[i] * (beta * ai[i] + alpha * bi[i] + ci[i]))
-            .sum();
+        let private: Scalar =
+            (1 + self.circuit.num_public..w.len()).map(|i| w[i] * (beta * ai[i] + alpha * bi[i] + ci[i])).sum();
         let (a, b) = (alpha + at + r * delta, beta + bt + s * delta);
         let c = (private + at * bt - ct) * delta.invert().unwrap() + s * a + r * b - r * s * delta;
         Proof::new(g1(a), g2(b), g1(c)).unwrap()
@@ -258,8 +256,7 @@ impl Setup {
     ) -> Result<Inputs, OutOfHostMemory> {
         let [a, b, c] = self.circuit.rows().map(|rows| rows.iter().map(|row| value(row, w)).collect::<Vec<_>>());
         let copy = |values: &[Scalar]| memory.copy_of(MemoryClass::Evaluations, values);
-        let evaluations =
-            Evaluations { a: copy(&a)?, b: copy(&b)?, c: if with_c { Some(copy(&c)?) } else { None } };
+        let evaluations = Evaluations { a: copy(&a)?, b: copy(&b)?, c: if with_c { Some(copy(&c)?) } else { None } };
         Ok(Inputs::with_evaluations(memory.copy_of(MemoryClass::Witness, w)?, evaluations))
     }
 }

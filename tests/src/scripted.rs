@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use splitprover_core::{
-    BackendError, CircuitShape, LentInputs, PendingSums, ProvingKey, QuerySums, SplitProver,
-};
+use splitprover_core::{BackendError, CircuitShape, LentInputs, PendingSums, ProvingKey, QuerySums, SplitProver};
 
 /// What a [`Scripted`] backend does in `start`.
 pub type OnStart = dyn for<'i> Fn(LentInputs<'i>) -> Result<ScriptedSums, BackendError> + Send + Sync;

@@ -1,4 +1,5 @@
 //! The contract, from both sides: what callers get and what backends can do to them.
+#![expect(clippy::drop_non_drop, clippy::forget_non_drop, reason = "what becomes of loans that are dropped or forgotten")]
 
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind, panic_any};
@@ -13,9 +14,9 @@ use splitprover_core::error::InputsError;
 use splitprover_core::host_buf::{ForeignMemory, Origin, POISON};
 use splitprover_core::point::PointFault;
 use splitprover_core::{
-    BackendError, Bitmap, Disposal, Evaluations, FinishError, G1Affine, G2Affine, HBasis, HostBuf, HostMemory, InFlight,
-    Inputs, KeyError, Lent, LentEvaluations, LentInputs, LoadedKey, MemoryClass, PointTable, Prover, ProvingKey, Query,
-    QuerySums, Scalar, SplitProver, StartError,
+    BackendError, Bitmap, Disposal, Evaluations, FinishError, G1Affine, G2Affine, HBasis, HostBuf, HostMemory,
+    InFlight, Inputs, KeyError, Lent, LentEvaluations, LentInputs, LoadedKey, MemoryClass, PointTable, Prover,
+    ProvingKey, Query, QuerySums, Scalar, SplitProver, StartError,
 };
 use splitprover_tests::naive::{NaiveProver, Setup};
 use splitprover_tests::scripted::{Altered, Scripted, ScriptedKeys, ScriptedSums};
@@ -515,7 +516,8 @@ fn proofs_in_flight_finish_after_the_instance_was_poisoned() {
 #[test]
 fn an_error_in_finish_is_passed_on_and_poisons_nothing() {
     let bench = Bench::new();
-    let (prover, key) = bench.scripted(|_| Ok(ScriptedSums::new(|| Err(BackendError::device("multi-exponentiation", "hung")))));
+    let (prover, key) =
+        bench.scripted(|_| Ok(ScriptedSums::new(|| Err(BackendError::device("multi-exponentiation", "hung")))));
     for _ in 0..2 {
         let error = prover.start(&key, bench.inputs()).unwrap().finish().unwrap_err();
         assert!(matches!(error, FinishError::Backend(BackendError::Device { what: "multi-exponentiation", .. })));
@@ -605,10 +607,7 @@ fn a_key_whose_parts_do_not_fit_together_is_refused() {
     };
     let point = |part, fault| KeyError::Point { part, fault };
     assert!(ProvingKey::new(parts()).is_ok());
-    assert_eq!(
-        refused(&|p| p.delta_g1 = outside_the_subgroup()),
-        point("delta in G1", PointFault::OutsideSubgroup)
-    );
+    assert_eq!(refused(&|p| p.delta_g1 = outside_the_subgroup()), point("delta in G1", PointFault::OutsideSubgroup));
     assert_eq!(refused(&|p| p.beta_g1 = outside_the_subgroup()), point("beta in G1", PointFault::OutsideSubgroup));
     assert_eq!(refused(&|p| p.beta_g1 = G1Affine::identity()), point("beta in G1", PointFault::Infinity));
     assert_eq!(refused(&|p| p.delta_g1 = G1Affine::identity()), point("delta in G1", PointFault::Infinity));
@@ -619,12 +618,15 @@ fn a_key_whose_parts_do_not_fit_together_is_refused() {
     assert_eq!(refused(&|p| p.b_g1 = query(variables - 1)), length("B query in G1", variables - 1, variables));
     assert_eq!(refused(&|p| p.l = query(variables - 1)), length("L query", variables - 1, variables - 2));
     assert_eq!(refused(&|p| p.h = query(n)), length("H query", n, n - 1));
-    assert_eq!(
-        refused(&|p| p.a = query(1)),
-        KeyError::Variables { num_variables: 1, num_public: 1 }
+    assert_eq!(refused(&|p| p.a = query(1)), KeyError::Variables { num_variables: 1, num_public: 1 });
+    assert!(
+        Query::compact(PointTable::from_points(&[G1Affine::generator()]), Arc::new(Bitmap::from_fn(3, |_| true)))
+            .is_none()
     );
-    assert!(Query::compact(PointTable::from_points(&[G1Affine::generator()]), Arc::new(Bitmap::from_fn(3, |_| true))).is_none());
-    assert!(Query::spread(PointTable::from_points(&[G1Affine::generator()]), Arc::new(Bitmap::from_fn(3, |_| true))).is_none());
+    assert!(
+        Query::spread(PointTable::from_points(&[G1Affine::generator()]), Arc::new(Bitmap::from_fn(3, |_| true)))
+            .is_none()
+    );
 }
 
 #[test]
