@@ -9,16 +9,20 @@
 //! | `quotient` | the scalars of the H query, in both bases |
 //! | `sparse` | constraint matrix times witness |
 //! | `assignment` | the witness, sorted by what its values cost |
+//! | [`kernels`] | these pieces one by one |
 //! | `prover` | [`CpuBackend`]: the contract |
 
 mod assignment;
 mod curve;
 mod field;
+pub mod kernels;
 mod msm;
 mod ntt;
+mod plugin;
 mod prover;
 mod quotient;
 mod sparse;
 
 pub use field::Arithmetic;
+pub use plugin::CpuPlugin;
 pub use prover::{CpuBackend, CpuOptions, CpuPending};
