@@ -1,0 +1,1 @@
+//! Tests against an independent reader and prover: see the `tests` folder.
