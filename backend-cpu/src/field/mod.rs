@@ -263,3 +263,11 @@ pub(crate) fn to_plain(k: &Scalar) -> [u64; 4] {
     }
     words
 }
+
+/// The scalar that is a plain integer below r.
+pub(crate) fn from_plain(k: Words) -> Scalar {
+    // The Montgomery product with 2^512 mod r; blst wants canonical operands.
+    const R_SQUARED: Words =
+        [0xc999_e990_f3f2_9c6d, 0x2b6c_edcb_8792_5c23, 0x05d3_1496_7254_398f, 0x0748_d9d9_9f59_ff11];
+    Scalar::from(blst_fr { l: mul_mod(&k, &R_SQUARED) })
+}

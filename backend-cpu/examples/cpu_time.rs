@@ -1,0 +1,87 @@
+//! Processor time of the kernels, on one thread: figures that hold on a busy machine.
+//!
+//! `cargo run --release -p splitprover-backend-cpu --example cpu_time [LOG2] [FILTER]`
+
+use std::time::Duration;
+
+use blstrs::{G1Projective, G2Projective, Scalar};
+use ff::Field;
+use group::{Curve, Group};
+use rand_core::{OsRng, RngCore};
+use splitprover_backend_cpu::{Arithmetic, kernels};
+use splitprover_core::{Domain, HBasis, PointRecord, PointTable, Query, RootOfUnity};
+
+/// Processor time of this thread, from the kernel's scheduler statistics (nanoseconds, first field).
+fn processor_time() -> Duration {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    Duration::from_nanos(text.split(' ').next().and_then(|n| n.parse().ok()).unwrap_or(0))
+}
+
+fn measure<T>(name: &str, elements: usize, mut run: impl FnMut() -> T) -> T {
+    let mut best = Duration::MAX;
+    let mut result = None;
+    for _ in 0..3 {
+        let start = processor_time();
+        result = Some(run());
+        best = best.min(processor_time() - start);
+    }
+    println!("{name:40} {:9.3} ms {:9.1} ns each", best.as_secs_f64() * 1e3, best.as_nanos() as f64 / elements as f64);
+    result.expect("three runs")
+}
+
+fn query<P>(n: usize) -> Query<P::AffineRepr>
+where
+    P: Curve + Group<Scalar = Scalar>,
+    P::AffineRepr: PointRecord + Default,
+{
+    let (mut point, difference) = (P::random(OsRng), P::random(OsRng));
+    let projective: Vec<P> = (0..n)
+        .map(|_| {
+            point += difference;
+            point
+        })
+        .collect();
+    let mut affine = vec![P::AffineRepr::default(); n];
+    P::batch_normalize(&projective, &mut affine);
+    Query::full(PointTable::from_points(&affine))
+}
+
+fn main() {
+    let log2 = std::env::args().nth(1).and_then(|a| a.parse().ok()).unwrap_or(16);
+    let filter = std::env::args().nth(2).unwrap_or_default();
+    let n = 1usize << log2;
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().expect("one thread");
+    pool.install(|| {
+        let dense: Vec<_> = (0..n).map(|_| Scalar::random(OsRng)).collect();
+        let ones = vec![Scalar::ONE; n];
+        let porep: Vec<_> = (0..n)
+            .map(|i| if i % 64 == 0 { dense[i] } else { Scalar::from(u64::from(OsRng.next_u32() & 1)) })
+            .collect();
+        let domain = Domain::new(log2, RootOfUnity::snarkjs()).expect("a domain");
+        let wanted = |name: &str| name.contains(&filter);
+        for arithmetic in Arithmetic::supported() {
+            let name = format!("ntt {arithmetic:?}");
+            if wanted(&name) {
+                let mut work = dense.clone();
+                measure(&name, 2 * n, || kernels::to_odd_coset(arithmetic, domain, &mut work));
+                measure(&format!("{name} quotient"), n, || {
+                    kernels::quotient(arithmetic, domain, HBasis::OddLagrange, [dense.clone(), porep.clone(), dense.clone()])
+                });
+            }
+        }
+        let g1 = query::<G1Projective>(n);
+        let g2 = query::<G2Projective>(n);
+        for (shape, scalars) in [("dense", &dense), ("porep", &porep), ("ones", &ones)] {
+            for arithmetic in Arithmetic::supported() {
+                let name = format!("g1 {shape} {arithmetic:?}");
+                if wanted(&name) {
+                    measure(&name, n, || kernels::multi_exponentiation_g1(arithmetic, &g1, scalars));
+                }
+                let name = format!("g2 {shape} {arithmetic:?}");
+                if wanted(&name) {
+                    measure(&name, n, || kernels::multi_exponentiation_g2(arithmetic, &g2, scalars));
+                }
+            }
+        }
+    });
+}
