@@ -62,8 +62,9 @@ pub enum Disposal {
 /// Memory that someone else owns and takes back on drop: a pool of pinned buffers, or a host across the C ABI.
 ///
 /// # Safety
-/// From construction to drop, `len_bytes` bytes from `as_mut_ptr` are initialised, valid for reads and writes, aligned
-/// to 64 bytes, and accessed through this value alone.
+/// From construction to drop, `len_bytes` doesn't change, and that many bytes from what `as_mut_ptr` and `as_ptr` return are
+/// initialised, valid for reads and writes, aligned to 64 bytes, and accessed through this value alone. Both give the same
+/// memory: what was written through the one is read through the other.
 pub unsafe trait ForeignMemory: Send + Sync {
     /// First byte, to write to. Called anew for each exclusive borrow, so an owner that must know about writes learns of them.
     fn as_mut_ptr(&self) -> NonNull<u8>;

@@ -4,6 +4,11 @@
 //! lends them as [`LentInputs<'i>`](LentInputs). A backend's `start` is generic over `'i`, and everything that outlives
 //! the call (`Self`, its key, its pending proof, its errors, panic payloads) is `'static`: nothing it can keep can name
 //! the loan. When the call ends, core frees what is left in the slots, or hands it back.
+//!
+//! That holds for safe code. What no type can stop: a backend can *copy* what it reads (and must, to a device); `unsafe` code
+//! can keep a raw pointer; abuse of compiler bugs, or of `/proc/self/mem`, can do anything. Against copies there are the
+//! [ledger](crate::memory) and measurements of the process's resident memory; against late reads,
+//! [`Disposal::Poison`](crate::Disposal::Poison) and [`Disposal::Guard`](crate::Disposal::Guard).
 
 use std::ops::Deref;
 

@@ -206,13 +206,9 @@ impl MemoryLedger {
         let refused = |reason: String| Err(OutOfHostMemory { class, requested: bytes, reason });
         {
             let mut state = self.state();
-            match &mut state.refuse_in {
-                Some(0) => {
-                    state.refuse_in = None;
-                    return refused("refused for a test".into());
-                }
-                Some(left) => *left -= 1,
-                None => {}
+            if state.refuse_in == Some(0) {
+                state.refuse_in = None;
+                return refused("refused for a test".into());
             }
             let total = state.now.total().checked_add(bytes);
             match (state.limit, total) {
@@ -227,6 +223,7 @@ impl MemoryLedger {
             {
                 return refused(reason);
             }
+            state.refuse_in = state.refuse_in.map(|left| left - 1);
             self.add(&mut state, class, bytes);
         }
         Ok(())
@@ -294,8 +291,8 @@ impl Charge {
         less
     }
 
-    /// Moves the bytes to another class: a buffer that goes from a pool to a use, or back. Moving isn't refused by a limit;
-    /// upstream sees it as bytes given back and charged again, and keeps the old class if it refuses.
+    /// Moves the bytes to another class: a buffer that goes from a pool to a use, or back. Moving isn't refused by a limit.
+    /// Upstream sees it as bytes given back and charged again; if it refuses, they stay in their class, here too.
     pub fn reclassify(&mut self, class: MemoryClass) {
         let mut state = self.ledger.state();
         if let Some(upstream) = &state.upstream {
@@ -303,6 +300,7 @@ impl Charge {
             if upstream.charge(class, self.bytes).is_err() {
                 // What was just given back fits; somebody else may have been quicker, then the books differ until the drop.
                 let _ = upstream.charge(self.class, self.bytes);
+                return;
             }
         }
         state.now.0[self.class.index()] -= self.bytes;
@@ -364,6 +362,9 @@ mod tests {
         assert!(ledger.charge(MemoryClass::Backend, 41).is_err());
         charge.reclassify(MemoryClass::PoolIdle);
         assert_eq!((host.now()[MemoryClass::PoolIdle], host.now().total(), ledger.now().total()), (60, 60, 60));
+        host.refuse_after(0);
+        charge.reclassify(MemoryClass::Backend);
+        assert_eq!((host.now()[MemoryClass::PoolIdle], ledger.now()[MemoryClass::PoolIdle]), (60, 60));
         drop(charge);
         assert_eq!((host.now().total(), ledger.now().total()), (0, 0));
     }
@@ -389,6 +390,11 @@ mod tests {
         assert!(ledger.charge(MemoryClass::Key, 100).is_ok());
         assert!(ledger.charge(MemoryClass::Key, 1).is_err());
         assert!(ledger.charge(MemoryClass::Key, 1).is_ok());
+        // A charge that the limit refuses isn't a successful one.
+        ledger.refuse_after(1);
+        assert!(ledger.charge(MemoryClass::Key, 101).is_err());
+        assert!(ledger.charge(MemoryClass::Key, 1).is_ok());
+        assert!(ledger.charge(MemoryClass::Key, 1).unwrap_err().reason.contains("test"));
         assert_eq!(ledger.now().total(), 0);
     }
 }
