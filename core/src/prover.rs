@@ -299,10 +299,13 @@ impl<T> Drop for Contained<T> {
 fn guarded<T>(poisoned: &OnceLock<String>, body: impl FnOnce() -> Result<T, BackendError>) -> Result<T, BackendError> {
     // Unwind safety: after a panic the instance starts nothing any more, what it has in flight is verified before it is given
     // out, and of core's own state the body touches only slots, which are whole or marked as spent at every moment.
-    catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|payload| {
-        let reason = describe(payload);
-        let _ = poisoned.set(format!("a panic: {reason}"));
-        Err(BackendError::Panicked(reason))
+    let result =
+        catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|payload| Err(BackendError::Panicked(describe(payload))));
+    // A backend that wraps another one, or a library, may have caught the panic itself.
+    result.inspect_err(|error| {
+        if let BackendError::Panicked(reason) = error {
+            let _ = poisoned.set(format!("a panic: {reason}"));
+        }
     })
 }
 

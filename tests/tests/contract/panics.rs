@@ -103,6 +103,16 @@ fn a_panic_in_finish_is_an_error_and_poisons_the_instance() {
 }
 
 #[test]
+fn a_panic_that_the_backend_reports_itself_poisons_the_instance_too() {
+    let bench = Bench::new();
+    let (prover, key) = bench.scripted(|_| Err(BackendError::Panicked("in a worker".into())));
+    let error = prover.start(&key, bench.inputs()).unwrap_err();
+    assert_eq!((panicked(&error.source), error.inputs.is_some()), ("in a worker", true));
+    let error = prover.start(&key, bench.inputs()).unwrap_err();
+    assert!(matches!(error.source, BackendError::Poisoned(_)));
+}
+
+#[test]
 fn proofs_in_flight_finish_after_the_instance_was_poisoned() {
     let bench = Bench::new();
     let calls = AtomicUsize::new(0);
