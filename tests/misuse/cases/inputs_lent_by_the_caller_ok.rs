@@ -1,8 +1,6 @@
 use splitprover_misuse::*;
 
-pub fn caller<P: SplitProver>(prover: &Prover<P>, key: &LoadedKey<P>, mut inputs: Inputs) {
-    let unused = &mut inputs;
-    let _ = unused;
+pub fn caller<P: SplitProver>(prover: &Prover<P>, key: &LoadedKey<P>, inputs: Inputs) {
     let started = prover.start(key, inputs);
     assert!(started.is_ok());
 }
