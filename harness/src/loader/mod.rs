@@ -34,6 +34,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use splitprover_backend_cpu::CpuPlugin;
 use splitprover_core::BackendError;
 use splitprover_core::abi::{Backend, BackendLibrary, BackendPlugin, LogLevel, LogSink, OpenOptions};
 
@@ -133,9 +134,9 @@ impl Default for Registry {
 }
 
 impl Registry {
-    /// What is linked in, `SPLITPROVER_BACKENDS`, and the executable's folder.
+    /// The CPU backend, which is linked in, `SPLITPROVER_BACKENDS`, and the executable's folder.
     pub fn new() -> Self {
-        Self::empty().search(SearchPath::of_process())
+        Self::empty().linked::<CpuPlugin>().search(SearchPath::of_process())
     }
 
     /// Nothing linked in, and nowhere to search: only paths can be asked for.

@@ -1,0 +1,3 @@
+//! The CPU reference backend, exported.
+
+splitprover_core::export_backend!(cpu::CpuPlugin);
