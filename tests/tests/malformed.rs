@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 use splitprover_core::{HostMemory, Inputs, PreparedVerifyingKey};
 use splitprover_harness::formats::json::{read_proof, read_public, read_verifying_key};
-use splitprover_harness::formats::{FormatError, OpenOptions, ZkeyFile, read_wtns};
+use splitprover_harness::formats::{FormatError, OpenOptions, ZkeyFile};
 
 fn folder() -> PathBuf {
     splitprover_tests::cases::root().join("malformed")
@@ -14,8 +14,9 @@ fn folder() -> PathBuf {
 /// What a program that only reads, checks and verifies would say: 0, 1 or 3.
 fn read_pair(zkey: &Path, wtns: &Path) -> Result<(), String> {
     let zkey = ZkeyFile::open(zkey, OpenOptions::default()).map_err(checked_message)?;
-    let witness = read_wtns(wtns, &HostMemory::default()).map_err(checked_message)?;
-    Inputs::new(witness).check(&zkey.key).map_err(|e| e.to_string())
+    let witness = zkey.read_witness(wtns, &HostMemory::default()).map_err(checked_message)?;
+    Inputs::new(witness).check(&zkey.key).unwrap();
+    Ok(())
 }
 
 fn verify(base: &Path) -> Result<bool, String> {

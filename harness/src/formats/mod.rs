@@ -13,7 +13,9 @@ mod field;
 pub mod json;
 mod map;
 mod output;
+pub mod r1cs;
 mod source;
+mod stamp;
 mod wtns;
 pub mod zkey;
 
@@ -21,6 +23,8 @@ pub use container::Section;
 pub use error::{FormatError, FormatResult, Problem};
 pub use map::MappedFile;
 pub use output::{OutputFile, write_files};
+pub use r1cs::R1csFile;
 pub use source::FileIdentity;
+pub use stamp::Stamps;
 pub use wtns::{read_wtns, write_wtns, wtns_from_bytes, wtns_to_bytes};
 pub use zkey::{OpenOptions, ZkeyFile, write_zkey, zkey_to_bytes};

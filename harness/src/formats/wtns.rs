@@ -31,9 +31,18 @@ static FORMAT: Format = Format { magic: *b"wtns", version: 2, sections: &[(HEADE
 /// # Errors
 /// [`FormatError`](super::FormatError) says where the file isn't as it should be, or that there is no memory.
 pub fn read_wtns(path: &Path, memory: &HostMemory) -> FormatResult<HostBuf<Scalar>> {
+    read_expecting(path, memory, None)
+}
+
+/// As [`read_wtns`]; refuses a witness with another number of values before it is read.
+pub(super) fn read_expecting(
+    path: &Path,
+    memory: &HostMemory,
+    expected: Option<usize>,
+) -> FormatResult<HostBuf<Scalar>> {
     let place = Place::file(path);
     let file = FileSource::open(&place, path)?;
-    let values = read(&file, &place, memory)?;
+    let values = read(&file, &place, memory, expected)?;
     file.check_unchanged(&place)?;
     Ok(values)
 }
@@ -43,18 +52,28 @@ pub fn read_wtns(path: &Path, memory: &HostMemory) -> FormatResult<HostBuf<Scala
 /// # Errors
 /// As [`read_wtns`].
 pub fn wtns_from_bytes(name: &Path, bytes: &[u8], memory: &HostMemory) -> FormatResult<HostBuf<Scalar>> {
-    read(bytes, &Place::file(name), memory)
+    read(bytes, &Place::file(name), memory, None)
 }
 
-fn read(source: &(impl Source + ?Sized), place: &Place, memory: &HostMemory) -> FormatResult<HostBuf<Scalar>> {
+fn read(
+    source: &(impl Source + ?Sized),
+    place: &Place,
+    memory: &HostMemory,
+    expected: Option<usize>,
+) -> FormatResult<HostBuf<Scalar>> {
     let container = Container::read(source, &FORMAT, place)?;
     let section = container.section(HEADER)?;
     let header_place = container.place(HEADER);
     let bytes = container.copy(source, section, 4096)?;
     let mut cursor = Cursor::new(&bytes, section.offset, &header_place);
     check_prime(&mut cursor, &header_place, "r", &R_BYTES)?;
+    let at = cursor.offset();
     let count = cursor.u32("number of values")?;
     cursor.end()?;
+    if let Some(expected) = expected.filter(|&expected| expected != count as usize) {
+        let expected = format!("{expected}, the key's variables");
+        return Err(header_place.unexpected(at, "number of values", expected, count));
+    }
 
     let size = u64::from(count).checked_mul(VALUE as u64);
     let section = container.section_of_size(VALUES, size, &format!("{count} values of {VALUE}"))?;

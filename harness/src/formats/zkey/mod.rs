@@ -24,16 +24,17 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use blstrs::{G1Affine, G2Affine};
+use blstrs::{G1Affine, G2Affine, Scalar};
 use group::prime::PrimeCurveAffine;
 use splitprover_core::{
-    Bitmap, Domain, HBasis, Matrices, PointRecord, PointTable, ProvingKey, ProvingKeyParts, Query, RootOfUnity,
-    SharedBytes, VerifyingKey,
+    Bitmap, Domain, HBasis, HostBuf, HostMemory, Matrices, PointRecord, PointTable, ProvingKey, ProvingKeyParts, Query,
+    RootOfUnity, SharedBytes, VerifyingKey,
 };
 
 use super::container::{Container, Format, Section};
 use super::error::{FormatError, FormatResult, Place, Problem};
 use super::map::MappedFile;
+use super::stamp::{Stamp, Stamps};
 
 pub(super) use header::check_prime;
 pub use header::{Contribution, Contributions, DevelopmentMark};
@@ -81,17 +82,20 @@ pub struct OpenOptions<'a> {
     pub recheck: bool,
     /// Checks that all points are in the subgroup, and β and δ the same in both groups. Slow; implies `recheck`.
     pub deep: bool,
+    /// Where stamps are kept.
+    pub stamps: Stamps<'a>,
     /// Told about the progress of the point checks.
     pub progress: Option<&'a Progress<'a>>,
 }
 
 impl std::fmt::Debug for OpenOptions<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { recheck, deep, progress } = self;
+        let Self { recheck, deep, stamps, progress } = self;
         let progress = progress.is_some();
         f.debug_struct("OpenOptions")
             .field("recheck", recheck)
             .field("deep", deep)
+            .field("stamps", stamps)
             .field("progress", &progress)
             .finish()
     }
@@ -123,6 +127,8 @@ pub struct ZkeyFile {
     pub mark: Option<DevelopmentMark>,
     /// How the points came to be trusted.
     pub points_checked: PointsChecked,
+    /// Why no stamp was written although one was wanted: the next opening checks the points again.
+    pub not_stamped: Option<String>,
     map: Option<Arc<MappedFile>>,
 }
 
@@ -133,10 +139,7 @@ impl ZkeyFile {
     /// [`FormatError`] says where the file isn't as it should be.
     pub fn open(path: &Path, options: OpenOptions<'_>) -> FormatResult<Self> {
         let map = MappedFile::open(path)?;
-        let mut opened = Self::read(path, SharedBytes::new(map.clone()), options)?;
-        map.check_unchanged()?;
-        opened.map = Some(map);
-        Ok(opened)
+        Self::read(path, SharedBytes::new(map.clone()), options, Some(map))
     }
 
     /// Reads a key from memory. `name` stands in messages.
@@ -144,12 +147,20 @@ impl ZkeyFile {
     /// # Errors
     /// As [`open`](Self::open).
     pub fn from_bytes(name: &Path, bytes: impl Into<SharedBytes>, options: OpenOptions<'_>) -> FormatResult<Self> {
-        Self::read(name, bytes.into(), options)
+        Self::read(name, bytes.into(), options, None)
     }
 
     /// Whether whoever made the key can forge proofs: it is marked as a development key.
     pub fn is_insecure(&self) -> bool {
         self.mark.as_ref().is_some_and(|mark| mark.insecure)
+    }
+
+    /// Reads a witness for this key: as [`read_wtns`](super::read_wtns), with as many values as the key has variables.
+    ///
+    /// # Errors
+    /// As [`read_wtns`](super::read_wtns); a witness for another circuit is refused.
+    pub fn read_witness(&self, path: &Path, memory: &HostMemory) -> FormatResult<HostBuf<Scalar>> {
+        super::wtns::read_expecting(path, memory, Some(self.key.shape().num_variables))
     }
 
     /// Fails if the file has changed since it was opened. A key in memory doesn't change.
@@ -160,7 +171,12 @@ impl ZkeyFile {
         self.map.as_ref().map_or(Ok(()), |map| map.check_unchanged())
     }
 
-    fn read(path: &Path, bytes: SharedBytes, options: OpenOptions<'_>) -> FormatResult<Self> {
+    fn read(
+        path: &Path,
+        bytes: SharedBytes,
+        options: OpenOptions<'_>,
+        map: Option<Arc<MappedFile>>,
+    ) -> FormatResult<Self> {
         let place = Place::file(path);
         let container = Container::read(&*bytes, &FORMAT, &place)?;
         header::check_protocol(&container, &*bytes)?;
@@ -189,8 +205,24 @@ impl ZkeyFile {
         if options.deep {
             check_pairs(&header, &container)?;
         }
-        let densities = tables.check(&container, options)?;
-        let points_checked = if options.deep { PointsChecked::InSubgroup } else { PointsChecked::OnCurve };
+        let folder = map.as_ref().zip(options.stamps.folder());
+        let stamp = folder.and_then(|(map, folder)| Stamp::new(&folder, path, map.identity(), container.sections()));
+        let stamped = match &stamp {
+            Some(stamp) if !options.recheck && !options.deep => stamp.read(tables.lengths()),
+            _ => None,
+        };
+        let (densities, points_checked) = match stamped {
+            Some(densities) => (densities, PointsChecked::ByStamp),
+            None if options.deep => (tables.check(&container, options)?, PointsChecked::InSubgroup),
+            None => (tables.check(&container, options)?, PointsChecked::OnCurve),
+        };
+        if let Some(map) = &map {
+            map.check_unchanged()?;
+        }
+        let not_stamped = match &stamp {
+            Some(stamp) if points_checked != PointsChecked::ByStamp => stamp.write(&densities).err(),
+            _ => None,
+        };
         let parts = tables.into_parts(densities, verifying_key, &header, domain, h_basis, matrices, &place)?;
         let key = ProvingKey::new(parts).map_err(|e| place.unexpected(None, "key", "sizes that agree", e))?;
         Ok(Self {
@@ -200,7 +232,8 @@ impl ZkeyFile {
             contributions,
             mark,
             points_checked,
-            map: None,
+            not_stamped,
+            map,
         })
     }
 }
@@ -267,6 +300,17 @@ impl Tables {
             l: table(container, bytes, kind::L, variables.saturating_sub(public), "the private variables")?,
             h: table(container, bytes, kind::H, h, of_h)?,
         })
+    }
+
+    /// Records of each table: A, B in G1, B in G2, L, H.
+    fn lengths(&self) -> [usize; 5] {
+        [
+            self.a.records.len(),
+            self.b_g1.records.len(),
+            self.b_g2.records.len(),
+            self.l.records.len(),
+            self.h.records.len(),
+        ]
     }
 
     /// Looks at every record.
