@@ -1,0 +1,106 @@
+//! Choosing a backend, and `splitprover backends`.
+
+use serde_json::json;
+use splitprover_backend_cpu::CpuPlugin;
+use splitprover_core::MemoryLedger;
+use splitprover_core::abi::{Backend, LogLevel, LogSink, OpenOptions};
+
+use super::{Failure, print, print_json};
+use crate::loader::{LoadError, Registry, Survey};
+
+/// `--backend` and what goes with it.
+#[derive(Clone, Debug, clap::Args)]
+pub(super) struct Choice {
+    /// Backend: a name, or the path of a shared library
+    #[arg(long, default_value = "cpu", value_name = "NAME|PATH")]
+    backend: String,
+    /// Device of the backend, as `splitprover backends` numbers them
+    #[arg(long, default_value_t = 0)]
+    device: usize,
+    /// Threads the backend may keep busy; 0: as many as there are cores
+    #[arg(long, default_value_t = 0)]
+    threads: usize,
+    /// An option of the backend's own
+    #[arg(long = "option", value_name = "KEY=VALUE", value_parser = key_value)]
+    options: Vec<(String, String)>,
+}
+
+fn key_value(text: &str) -> Result<(String, String), String> {
+    text.split_once('=').map(|(k, v)| (k.to_owned(), v.to_owned())).ok_or_else(|| "expected KEY=VALUE".to_owned())
+}
+
+impl From<LoadError> for Failure {
+    fn from(error: LoadError) -> Self {
+        // The candidates are listed a line each; an error is one line.
+        Self::Backend(error.to_string().replace("\n  ", " ").replace('\n', " "))
+    }
+}
+
+/// Warnings and errors of backends go to standard error.
+fn log() -> LogSink {
+    LogSink::new(|level, target, message| {
+        if matches!(level, LogLevel::Warn | LogLevel::Error) {
+            eprintln!("splitprover: warning: {target}: {message}");
+        }
+    })
+}
+
+/// The backends this program can reach.
+pub(super) fn registry() -> Registry {
+    Registry::new().linked::<CpuPlugin>().log(log())
+}
+
+/// Opens the backend that was asked for. One that can't be had is an error: there is no fall-back.
+pub(super) fn open(choice: &Choice, ledger: &MemoryLedger) -> Result<Backend, Failure> {
+    let mut options = OpenOptions::new(choice.device).threads(choice.threads).ledger(ledger.clone()).log(log());
+    for (key, value) in &choice.options {
+        options = options.set(key, value);
+    }
+    Ok(registry().load(&choice.backend)?.open(&options)?)
+}
+
+/// Opens the reference backend, which is always there.
+pub(super) fn reference(ledger: &MemoryLedger) -> Result<Backend, Failure> {
+    Ok(registry().load("cpu")?.open(&OpenOptions::new(0).ledger(ledger.clone()).log(log()))?)
+}
+
+/// Every usable device of every backend, the reference first: a name for people, and how to open it.
+pub(super) fn usable(ledger: &MemoryLedger) -> Vec<(String, Result<Backend, Failure>)> {
+    let registry = registry();
+    let Survey { candidates } = registry.survey(false);
+    let mut found = Vec::new();
+    for candidate in candidates {
+        let Some(info) = candidate.backend else { continue };
+        let request = if candidate.location == "linked in" { info.name.clone() } else { candidate.location.clone() };
+        for device in candidate.devices {
+            let options = OpenOptions::new(device.index).ledger(ledger.clone()).log(log());
+            let opened = registry.load(&request).and_then(|loaded| loaded.open(&options)).map_err(Failure::from);
+            found.push((
+                format!("{} ({}, device {}: {})", info.name, candidate.location, device.index, device.name),
+                opened,
+            ));
+        }
+    }
+    found
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct ListArguments {
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    /// Don't let the devices prove something with a known answer
+    #[arg(long)]
+    no_self_test: bool,
+}
+
+/// `splitprover backends`.
+pub(super) fn list(arguments: &ListArguments) -> Result<(), Failure> {
+    let survey = registry().survey(!arguments.no_self_test);
+    if arguments.json {
+        print_json(&json!(survey));
+    } else {
+        print(&format!("{survey}\n"));
+    }
+    if survey.any_usable() { Ok(()) } else { Err(Failure::Backend("no usable device".into())) }
+}

@@ -1,0 +1,94 @@
+//! The `splitprover` program: one file per subcommand.
+//!
+//! The order of arguments is that of snarkjs and rapidsnark. Exit codes are in [`failure`]. Errors are one line on standard
+//! error; long work shows a progress bar on a terminal and nothing in a pipe; `--json` prints one JSON document.
+
+mod backend;
+mod check;
+mod export_vk;
+mod failure;
+mod inspect;
+mod progress;
+mod prove;
+mod setup;
+mod verify;
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::formats::{OpenOptions, ZkeyFile};
+pub use failure::Failure;
+use progress::Progress;
+
+/// A Groth16 prover over BLS12-381.
+#[derive(Debug, Parser)]
+#[command(name = "splitprover", version, about, max_term_width = 110)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Prove: a key and a witness go in, a verified proof and the public inputs come out
+    Prove(prove::Arguments),
+    /// Verify a proof
+    Verify(verify::Arguments),
+    /// Write a key's verification key
+    ExportVk(export_vk::Arguments),
+    /// Say what a zkey, wtns or r1cs file holds, and whether it is sound
+    Inspect(inspect::Arguments),
+    /// Compute the same sums on every backend and compare them; with --r1cs, look for a broken constraint
+    Check(check::Arguments),
+    /// Make a development key. Its trapdoor is known: INSECURE
+    Setup(setup::Arguments),
+    /// List every backend: loaded, or why not
+    Backends(backend::ListArguments),
+}
+
+/// Runs the program on the process's arguments.
+pub fn main() -> ExitCode {
+    // Usage errors are exit code 2, help and version 0: clap's own choice is ours.
+    let cli = Cli::parse();
+    let result = match cli.command {
+        Command::Prove(arguments) => prove::run(&arguments),
+        Command::Verify(arguments) => verify::run(&arguments),
+        Command::ExportVk(arguments) => export_vk::run(&arguments),
+        Command::Inspect(arguments) => inspect::run(&arguments),
+        Command::Check(arguments) => check::run(&arguments),
+        Command::Setup(arguments) => setup::run(&arguments),
+        Command::Backends(arguments) => backend::list(&arguments),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            failure.report();
+            failure.exit_code()
+        }
+    }
+}
+
+/// Opens a key, with a progress bar for the point checks and a warning if its trapdoor is known.
+fn open_key(path: &Path, recheck: bool, deep: bool) -> Result<ZkeyFile, Failure> {
+    let progress = Progress::new("checking points");
+    let report = |done, total| progress.update(done, total);
+    let file = ZkeyFile::open(path, OpenOptions { recheck, deep, progress: Some(&report), ..OpenOptions::default() })?;
+    drop(progress);
+    if file.is_insecure() {
+        eprintln!("splitprover: warning: {}: INSECURE development key, anyone can forge its proofs", path.display());
+    }
+    Ok(file)
+}
+
+/// Prints a JSON document to standard output.
+fn print_json(value: &serde_json::Value) {
+    print(&format!("{value:#}\n"));
+}
+
+/// Prints to standard output. A reader that went away (`| head`) is no error of ours.
+fn print(text: &str) {
+    use std::io::Write;
+    let _ = std::io::stdout().lock().write_all(text.as_bytes());
+}
