@@ -4,9 +4,8 @@ use std::sync::Arc;
 
 use ff::Field;
 use group::Curve;
-use group::prime::PrimeCurveAffine;
 use rand_core::OsRng;
-use splitprover_backend_cpu::CpuBackend;
+use splitprover_backend_cpu::{CpuBackend, CpuOptions};
 use splitprover_core::{
     BackendError, Blinding, Domain, FinishError, HBasis, HostMemory, Inputs, KeyError, MemoryClass, PointRecord,
     PreparedVerifyingKey, Proof, Prover, ProvingKey, Query, Scalar, SplitProver,
@@ -31,6 +30,10 @@ fn key<S: ConstraintSystem>(system: &S, basis: HBasis) -> Arc<ProvingKey> {
 
 fn inputs(witness: &[Scalar]) -> Inputs {
     Inputs::new(HostMemory::default().copy_of(MemoryClass::Witness, witness).unwrap())
+}
+
+fn cpu() -> CpuBackend {
+    CpuBackend::new(CpuOptions::default()).unwrap()
 }
 
 fn prove<P: SplitProver>(backend: P, key: &Arc<ProvingKey>, inputs: Inputs) -> Result<Proof, FinishError> {
@@ -113,11 +116,7 @@ fn synthetic_circuits_prove_and_verify_in_both_bases() {
             let evaluations = circuit.evaluations(&witness, &memory).unwrap();
             let given = Inputs::with_evaluations(memory.copy_of(MemoryClass::Witness, &witness).unwrap(), evaluations);
             assert_eq!(prove(NaiveProver, &Arc::new(key.without_matrices()), given).unwrap(), naive);
-            assert_eq!(
-                prove(CpuBackend::new(), &key, inputs(&witness)).unwrap(),
-                naive,
-                "{shape:?} 2^{log2} {basis:?}"
-            );
+            assert_eq!(prove(cpu(), &key, inputs(&witness)).unwrap(), naive, "{shape:?} 2^{log2} {basis:?}");
         }
     }
 }
@@ -129,7 +128,7 @@ fn edges_prove_and_verify_in_both_bases() {
         for basis in BASES {
             let key = key(&system, basis);
             let naive = prove(NaiveProver, &key, inputs(&witness)).unwrap_or_else(|e| panic!("{name}, {basis:?}: {e}"));
-            assert_eq!(prove(CpuBackend::new(), &key, inputs(&witness)).unwrap(), naive, "{name}, {basis:?}");
+            assert_eq!(prove(cpu(), &key, inputs(&witness)).unwrap(), naive, "{name}, {basis:?}");
         }
     }
 }
@@ -142,7 +141,7 @@ fn a_changed_witness_or_public_input_does_not_verify() {
     let witness = circuit.witness(5, &memory).unwrap();
     for basis in BASES {
         let key = key(&circuit, basis);
-        let proof = prove(CpuBackend::new(), &key, inputs(&witness)).unwrap();
+        let proof = prove(cpu(), &key, inputs(&witness)).unwrap();
         let verifier = PreparedVerifyingKey::new(key.verifying_key());
         assert!(verifier.verify(&proof, &[witness[1]]).unwrap());
         for wrong in [Scalar::ZERO, Scalar::ONE, witness[1] + Scalar::ONE, -witness[1], Scalar::random(OsRng)] {
@@ -152,7 +151,7 @@ fn a_changed_witness_or_public_input_does_not_verify() {
             let mut broken = witness.to_vec();
             broken[changed] += Scalar::from(2);
             assert!(circuit.first_broken(&broken, &memory).unwrap().is_some());
-            let refused = prove(CpuBackend::new(), &key, inputs(&broken));
+            let refused = prove(cpu(), &key, inputs(&broken));
             assert!(matches!(refused, Err(FinishError::ProofInvalid)), "value {changed}: {refused:?}");
         }
         let other = make(&circuit, basis, &Trapdoor::from_seed(2, basis)).unwrap().key;
@@ -186,7 +185,7 @@ fn over_one_domain_the_bases_differ_in_h_alone_and_give_equal_proofs() {
         assert_eq!((spread(x.a()), spread(x.b_g1())), (spread(y.a()), spread(y.b_g1())));
         assert_eq!((spread(x.b_g2()), spread(x.l())), (spread(y.b_g2()), spread(y.l())));
         assert_eq!((x.h().num_dense(), y.h().num_dense()), (128, 127));
-        let [x, y] = keys.map(|key| prove(CpuBackend::new(), &key, inputs(&witness)).unwrap());
+        let [x, y] = keys.map(|key| prove(cpu(), &key, inputs(&witness)).unwrap());
         assert_eq!(x, y);
         proofs.push(x);
     }
@@ -205,7 +204,7 @@ fn a_domain_of_any_sufficient_size_will_do() {
         let domain = |log2| Domain::new(log2, splitprover_core::RootOfUnity::snarkjs()).unwrap();
         let trapdoor = Trapdoor::from_seed(4, basis);
         let larger = generate_over(&circuit, domain(6), basis, &trapdoor, &resources).unwrap();
-        prove(CpuBackend::new(), &larger.key, inputs(&witness)).unwrap();
+        prove(cpu(), &larger.key, inputs(&witness)).unwrap();
         let error = generate_over(&circuit, domain(4), basis, &trapdoor, &resources).unwrap_err();
         assert!(matches!(error, SetupError::Key(KeyError::Rows { rows: 27, domain_size: 16 })), "{error}");
     }
@@ -402,7 +401,7 @@ fn random_systems_prove_with_random_blinding() {
             let key = key(&system, basis);
             let (r, s) = (Scalar::random(OsRng), Scalar::random(OsRng));
             let naive = prove_with(NaiveProver, &key, inputs(&witness), Blinding::insecure(r, s)).unwrap();
-            let cpu = prove_with(CpuBackend::new(), &key, inputs(&witness), Blinding::insecure(r, s)).unwrap();
+            let cpu = prove_with(cpu(), &key, inputs(&witness), Blinding::insecure(r, s)).unwrap();
             assert_eq!(cpu, naive);
         }
     }

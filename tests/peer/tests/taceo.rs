@@ -9,7 +9,7 @@ use circom_types::CheckElement;
 use circom_types::groth16::Zkey;
 use ff::Field;
 use rand_core::OsRng;
-use splitprover_backend_cpu::CpuBackend;
+use splitprover_backend_cpu::{CpuBackend, CpuOptions};
 use splitprover_core::{
     Blinding, G1Affine, G2Affine, HBasis, HostMemory, Inputs, MemoryClass, PointRecord, Proof, Prover, Scalar,
 };
@@ -90,7 +90,7 @@ fn the_peer_makes_our_proofs_with_our_keys() {
         let peer = Peer::new(&development, &witness);
         assert_eq!(peer.matrices.num_constraints, development.num_constraints);
 
-        let prover = Prover::new(CpuBackend::new());
+        let prover = Prover::new(CpuBackend::new(CpuOptions::default()).unwrap());
         let key = prover.load_key(development.key.clone()).unwrap();
         let start =
             || prover.start(&key, Inputs::new(memory.copy_of(MemoryClass::Witness, &witness).unwrap())).unwrap();
