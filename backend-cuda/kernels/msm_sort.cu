@@ -56,10 +56,11 @@ SP_FN void for_each_digit(Digits d, u32 window_bits, u32 windows, u32 sets, u32 
     }
 }
 
+// Most threads of a block; fewer do for small inputs.
 #define SORT_THREADS 1024
 
 // What both passes over the scalars are given. Base i of this segment takes scalar index[i] (or i), and has virtual index first_index + i;
-// copy t lies t * stride further. `per_thread` scalars for each of 1024 threads make a tile.
+// copy t lies t * stride further. `per_thread` scalars for each thread of a block make a tile.
 struct Segment {
     const Fr *scalars;
     const u32 *index;
@@ -78,12 +79,12 @@ extern "C" __global__ void __launch_bounds__(SORT_THREADS)
               u32 fine_bits, u32 bins, u32 per_thread, u32 *histogram) {
     extern __shared__ u32 counter[];
     const Segment s{scalars, index, len, montgomery, 0, 0};
-    for (u32 b = threadIdx.x; b <= bins; b += SORT_THREADS) counter[b] = 0;
+    for (u32 b = threadIdx.x; b <= bins; b += blockDim.x) counter[b] = 0;
     __syncthreads();
-    const u32 tile = SORT_THREADS * per_thread;
+    const u32 tile = blockDim.x * per_thread;
     for (u32 from = blockIdx.x * tile; from < len; from += gridDim.x * tile) {
         for (u32 k = 0; k < per_thread; k++) {
-            const Digits d = segment_digits(s, from + k * SORT_THREADS + threadIdx.x);
+            const Digits d = segment_digits(s, from + k * blockDim.x + threadIdx.x);
             const u32 units = __ballot_sync(0xffffffffu, d.unit && set_from == 0);
             if ((threadIdx.x & 31) == 0 && units != 0) atomicAdd(&counter[0], __popc(units));
             if (!d.unit)
@@ -92,19 +93,19 @@ extern "C" __global__ void __launch_bounds__(SORT_THREADS)
         }
     }
     __syncthreads();
-    for (u32 b = threadIdx.x; b <= bins; b += SORT_THREADS)
+    for (u32 b = threadIdx.x; b <= bins; b += blockDim.x)
         if (counter[b] != 0) atomicAdd(&histogram[b], counter[b]);
 }
 
 // start[b] = first pair of bin b, for b = 0 .. bins + 1 (the last is the number of pairs); cursor = a copy for the dealing pass. One block.
 extern "C" __global__ void __launch_bounds__(SORT_THREADS) msm_scan(const u32 *histogram, u32 bins, u32 *start, u32 *cursor) {
     __shared__ u32 sums[SORT_THREADS];
-    const u32 n = bins + 1, per = (n + SORT_THREADS - 1) / SORT_THREADS, from = threadIdx.x * per;
+    const u32 n = bins + 1, per = (n + blockDim.x - 1) / blockDim.x, from = threadIdx.x * per;
     u32 sum = 0;
     for (u32 b = from; b < from + per && b < n; b++) sum += histogram[b];
     sums[threadIdx.x] = sum;
     __syncthreads();
-    for (u32 d = 1; d < SORT_THREADS; d <<= 1) {
+    for (u32 d = 1; d < blockDim.x; d <<= 1) {
         const u32 other = threadIdx.x >= d ? sums[threadIdx.x - d] : 0;
         __syncthreads();
         sums[threadIdx.x] += other;
@@ -116,7 +117,7 @@ extern "C" __global__ void __launch_bounds__(SORT_THREADS) msm_scan(const u32 *h
         cursor[b] = at;
         at += histogram[b];
     }
-    if (threadIdx.x == SORT_THREADS - 1) start[n] = sums[threadIdx.x];
+    if (threadIdx.x == blockDim.x - 1) start[n] = sums[threadIdx.x];
 }
 
 // Deals pairs to their bins: bin 0 to `sorted`, the others to `dealt`, at the same positions. A tile reserves room in each bin once.
@@ -125,12 +126,12 @@ extern "C" __global__ void __launch_bounds__(SORT_THREADS)
              u32 set_from, u32 set_to, u32 fine_bits, u32 bins, u32 per_thread, u32 *cursor, u64 *dealt, u64 *sorted) {
     extern __shared__ u32 counter[];
     const Segment s{scalars, index, len, montgomery, first_index, stride};
-    const u32 tile = SORT_THREADS * per_thread, lane = threadIdx.x & 31;
+    const u32 tile = blockDim.x * per_thread, lane = threadIdx.x & 31;
     for (u32 from = blockIdx.x * tile; from < len; from += gridDim.x * tile) {
-        for (u32 b = threadIdx.x; b <= bins; b += SORT_THREADS) counter[b] = 0;
+        for (u32 b = threadIdx.x; b <= bins; b += blockDim.x) counter[b] = 0;
         __syncthreads();
         for (u32 k = 0; k < per_thread; k++) {
-            const Digits d = segment_digits(s, from + k * SORT_THREADS + threadIdx.x);
+            const Digits d = segment_digits(s, from + k * blockDim.x + threadIdx.x);
             const u32 units = __ballot_sync(0xffffffffu, d.unit && set_from == 0);
             if (lane == 0 && units != 0) atomicAdd(&counter[0], __popc(units));
             if (!d.unit)
@@ -138,13 +139,13 @@ extern "C" __global__ void __launch_bounds__(SORT_THREADS)
                                [&](u32 key, u32) { atomicAdd(&counter[1 + (key >> fine_bits)], 1); });
         }
         __syncthreads();
-        for (u32 b = threadIdx.x; b <= bins; b += SORT_THREADS) {
+        for (u32 b = threadIdx.x; b <= bins; b += blockDim.x) {
             const u32 count = counter[b];
             if (count != 0) counter[b] = atomicAdd(&cursor[b], count);
         }
         __syncthreads();
         for (u32 k = 0; k < per_thread; k++) {
-            const u32 i = from + k * SORT_THREADS + threadIdx.x;
+            const u32 i = from + k * blockDim.x + threadIdx.x;
             const Digits d = segment_digits(s, i);
             const bool unit = d.unit && set_from == 0;
             const u32 units = __ballot_sync(0xffffffffu, unit);
@@ -166,16 +167,16 @@ extern "C" __global__ void __launch_bounds__(SORT_THREADS) msm_sort_bins(const u
     extern __shared__ u32 counter[];
     __shared__ u32 sums[SORT_THREADS];
     const u32 bin = blockIdx.x + 1, from = start[bin], to = start[bin + 1], n = 1u << fine_bits, mask = n - 1;
-    for (u32 k = threadIdx.x; k < n; k += SORT_THREADS) counter[k] = 0;
+    for (u32 k = threadIdx.x; k < n; k += blockDim.x) counter[k] = 0;
     __syncthreads();
-    for (u32 i = from + threadIdx.x; i < to; i += SORT_THREADS) atomicAdd(&counter[(u32)(dealt[i] >> 32) & mask], 1);
+    for (u32 i = from + threadIdx.x; i < to; i += blockDim.x) atomicAdd(&counter[(u32)(dealt[i] >> 32) & mask], 1);
     __syncthreads();
-    const u32 per = (n + SORT_THREADS - 1) / SORT_THREADS, first = threadIdx.x * per;
+    const u32 per = (n + blockDim.x - 1) / blockDim.x, first = threadIdx.x * per;
     u32 sum = 0;
     for (u32 k = first; k < first + per && k < n; k++) sum += counter[k];
     sums[threadIdx.x] = sum;
     __syncthreads();
-    for (u32 d = 1; d < SORT_THREADS; d <<= 1) {
+    for (u32 d = 1; d < blockDim.x; d <<= 1) {
         const u32 other = threadIdx.x >= d ? sums[threadIdx.x - d] : 0;
         __syncthreads();
         sums[threadIdx.x] += other;
@@ -188,7 +189,7 @@ extern "C" __global__ void __launch_bounds__(SORT_THREADS) msm_sort_bins(const u
         at += count;
     }
     __syncthreads();
-    for (u32 i = from + threadIdx.x; i < to; i += SORT_THREADS) {
+    for (u32 i = from + threadIdx.x; i < to; i += blockDim.x) {
         const u64 pair = dealt[i];
         sorted[atomicAdd(&counter[(u32)(pair >> 32) & mask], 1)] = pair;
     }

@@ -1,0 +1,254 @@
+//! The kernels against sums of known discrete logarithms, on the emulator.
+
+use blstrs::{G1Affine, G2Affine, Scalar};
+use ff::Field;
+use group::Curve;
+use group::prime::PrimeCurveAffine;
+use rand_chacha::ChaCha20Rng;
+use rand_core::{RngCore, SeedableRng};
+
+use super::*;
+use crate::driver::{Context, DeviceBuf, Priority};
+use crate::kernels::Cache;
+use crate::vector::bytes_of_scalars;
+
+/// A group's points as the device sees them, with known discrete logarithms.
+trait TestGroup: PrimeCurveAffine<Scalar = Scalar> {
+    const GROUP: Group;
+    fn many(logs: &[Scalar]) -> Vec<Self>;
+    fn collect(plan: &Plan, bytes: &[u8]) -> Self::Curve;
+    fn bytes(points: &[Self]) -> Vec<u8>;
+}
+
+impl TestGroup for G1Affine {
+    const GROUP: Group = Group::G1;
+    fn many(logs: &[Scalar]) -> Vec<Self> {
+        logs.iter().map(|k| (Self::generator() * k).to_affine()).collect()
+    }
+    fn collect(plan: &Plan, bytes: &[u8]) -> Self::Curve {
+        collect_g1(plan, bytes)
+    }
+    fn bytes(points: &[Self]) -> Vec<u8> {
+        // SAFETY: a transparent wrapper of `blst_p1_affine`, twelve u64 limbs.
+        unsafe { std::slice::from_raw_parts(points.as_ptr().cast::<u8>(), size_of_val(points)) }.to_vec()
+    }
+}
+
+impl TestGroup for G2Affine {
+    const GROUP: Group = Group::G2;
+    fn many(logs: &[Scalar]) -> Vec<Self> {
+        logs.iter().map(|k| (Self::generator() * k).to_affine()).collect()
+    }
+    fn collect(plan: &Plan, bytes: &[u8]) -> Self::Curve {
+        collect_g2(plan, bytes)
+    }
+    fn bytes(points: &[Self]) -> Vec<u8> {
+        // SAFETY: a transparent wrapper of `blst_p2_affine`, 24 u64 limbs.
+        unsafe { std::slice::from_raw_parts(points.as_ptr().cast::<u8>(), size_of_val(points)) }.to_vec()
+    }
+}
+
+struct Bench {
+    context: Context,
+    stream: Stream,
+    kernels: Kernels,
+}
+
+/// One segment on the host: discrete logarithms of the bases, scalars, and which scalar each base takes.
+struct Input {
+    logs: Vec<Scalar>,
+    scalars: Vec<Scalar>,
+    index: Option<Vec<u32>>,
+    montgomery: bool,
+}
+
+impl Input {
+    fn plain(logs: Vec<Scalar>, scalars: Vec<Scalar>) -> Self {
+        Self { logs, scalars, index: None, montgomery: true }
+    }
+
+    fn sum(&self) -> Scalar {
+        let scalar = |i: usize| self.scalars[self.index.as_ref().map_or(i, |index| index[i] as usize)];
+        self.logs.iter().enumerate().map(|(i, log)| scalar(i) * log).sum()
+    }
+}
+
+impl Bench {
+    fn new() -> Option<Self> {
+        if !crate::emulator::available() {
+            println!("skipped, no C++ compiler");
+            return None;
+        }
+        let context = Context::emulated(1 << 32);
+        let stream = Stream::new(&context, Priority::Normal).unwrap();
+        let kernels = Kernels::new(&context, Cache::none());
+        Some(Self { context, stream, kernels })
+    }
+
+    fn upload(&self, bytes: &[u8]) -> DeviceBuf {
+        let buffer = DeviceBuf::alloc(&self.context, bytes.len() as u64).unwrap();
+        // SAFETY: both sides are alive, and the emulated stream works at once.
+        unsafe { self.stream.upload(buffer.ptr(), bytes.as_ptr(), bytes.len() as u64).unwrap() };
+        buffer
+    }
+
+    /// The sum of all inputs, added in calls of `per_call` segments, with a table of the plan's copies for each.
+    fn run<G: TestGroup>(&self, plan: &Plan, inputs: &[Input], per_call: usize) -> G::Curve {
+        let kernels = MsmKernels::load(&self.kernels, G::GROUP).unwrap();
+        let mut buffers = Vec::new();
+        let mut segments = Vec::new();
+        for input in inputs {
+            let len = input.logs.len() as u32;
+            let bases = G::bytes(&G::many(&input.logs));
+            let mut table = bases.clone();
+            table.resize(bases.len() * plan.shape().copies as usize, 0x11);
+            let table = self.upload(&table);
+            // SAFETY: the table has room for all copies.
+            unsafe { kernels.shift_copies(&self.stream, plan.shape(), table.ptr(), len).unwrap() };
+            let scalars: Vec<u8> = if input.montgomery {
+                bytes_of_scalars(&input.scalars).to_vec()
+            } else {
+                input.scalars.iter().flat_map(|k| k.to_bytes_le()).collect()
+            };
+            let scalars = self.upload(&scalars);
+            let index = input.index.as_ref().map(|index| {
+                let bytes: Vec<u8> = index.iter().flat_map(|i| i.to_le_bytes()).collect();
+                self.upload(&bytes)
+            });
+            segments.push(Segment {
+                bases: table.ptr(),
+                len,
+                scalars: scalars.ptr(),
+                index: index.as_ref().map(DeviceBuf::ptr),
+                montgomery: input.montgomery,
+            });
+            buffers.push((table, scalars, index));
+        }
+        let workspace = DeviceBuf::alloc(&self.context, plan.workspace_bytes()).unwrap();
+        // SAFETY: workspace and segments live to the end of this function, and the emulated stream works at once.
+        unsafe {
+            self.stream.fill(workspace.ptr(), 0xa5, plan.workspace_bytes()).unwrap();
+            let msm = Msm::new(&kernels, plan, workspace.ptr());
+            msm.begin(&self.stream).unwrap();
+            for call in segments.chunks(per_call) {
+                msm.add(&self.stream, call).unwrap();
+            }
+            msm.finish(&self.stream).unwrap();
+            let mut bytes = vec![0; plan.output_bytes()];
+            self.stream.download(bytes.as_mut_ptr(), msm.output(), bytes.len() as u64).unwrap();
+            G::collect(plan, &bytes)
+        }
+    }
+
+    fn check<G: TestGroup>(&self, plan: &Plan, inputs: &[Input], per_call: usize) {
+        let expected = G::generator() * inputs.iter().map(Input::sum).sum::<Scalar>();
+        assert_eq!(self.run::<G>(plan, inputs, per_call).to_affine(), expected.to_affine(), "{plan:?}");
+    }
+}
+
+fn plan(group: Group, shape: Shape, len: usize) -> Plan {
+    Plan::new(group, shape, len as u64, 2, 1 << 26)
+}
+
+fn random(rng: &mut ChaCha20Rng, n: usize) -> Vec<Scalar> {
+    (0..n).map(|_| Scalar::random(&mut *rng)).collect()
+}
+
+/// Scalars as witnesses have them: bits, −1, small values, values near every limit of a signed digit, and a random tail.
+fn mixed(rng: &mut ChaCha20Rng, n: usize) -> Vec<Scalar> {
+    (0..n)
+        .map(|_| match rng.next_u32() % 8 {
+            0 | 1 => Scalar::ZERO,
+            2 | 3 => Scalar::ONE,
+            4 => -Scalar::ONE,
+            5 => Scalar::from(u64::from(rng.next_u32() % 70)),
+            6 => {
+                let power = Scalar::from(2).pow_vartime([u64::from(rng.next_u32() % 255)]);
+                [power, power - Scalar::ONE, power + Scalar::ONE, -power][rng.next_u32() as usize % 4]
+            }
+            _ => Scalar::random(&mut *rng),
+        })
+        .collect()
+}
+
+fn sums_are_right<G: TestGroup>(sizes: &[usize], shapes: &[Shape]) {
+    let Some(bench) = Bench::new() else { return };
+    let mut rng = ChaCha20Rng::seed_from_u64(41);
+    for &n in sizes {
+        for &shape in shapes {
+            let plan = plan(G::GROUP, shape, n);
+            let (logs, scalars) = (random(&mut rng, n), mixed(&mut rng, n));
+            bench.check::<G>(&plan, &[Input::plain(logs, scalars)], 1);
+        }
+    }
+}
+
+#[test]
+fn g1_sums_are_right_for_sizes_around_powers_of_two_and_any_shape() {
+    let one_set = Shape { window_bits: 8, copies: 32 };
+    sums_are_right::<G1Affine>(&[0, 1, 2, 31, 33, 256, 1025], &[one_set]);
+    sums_are_right::<G1Affine>(&[65], &[Shape { window_bits: 10, copies: 5 }, Shape { window_bits: 4, copies: 20 }]);
+}
+
+#[test]
+fn g2_sums_are_right_for_sizes_around_powers_of_two_and_any_shape() {
+    sums_are_right::<G2Affine>(&[1, 65], &[Shape { window_bits: 6, copies: 43 }]);
+    sums_are_right::<G2Affine>(&[20], &[Shape { window_bits: 8, copies: 11 }]);
+}
+
+#[test]
+fn equal_opposite_and_infinite_bases_are_added_correctly() {
+    let Some(bench) = Bench::new() else { return };
+    let mut rng = ChaCha20Rng::seed_from_u64(42);
+    let n = 150;
+    let k = Scalar::random(&mut rng);
+    let logs: Vec<_> = (0..n).map(|i| [k, -k, Scalar::ZERO, k + k][(i / 3) % 4]).collect();
+    let shape = Shape { window_bits: 5, copies: 2 };
+    for scalars in [vec![Scalar::ONE; n], vec![-Scalar::ONE; n], vec![k; n], vec![Scalar::ZERO; n], mixed(&mut rng, n)]
+    {
+        let input = || Input::plain(logs.clone(), scalars.clone());
+        bench.check::<G1Affine>(&plan(Group::G1, shape, n), &[input()], 1);
+        bench.check::<G2Affine>(
+            &plan(Group::G2, shape, 40),
+            &[Input::plain(logs[..40].to_vec(), scalars[..40].to_vec())],
+            1,
+        );
+        let all_equal = Input::plain(vec![k; n], scalars.clone());
+        bench.check::<G1Affine>(&plan(Group::G1, shape, n), &[all_equal], 1);
+    }
+}
+
+#[test]
+fn segments_share_buckets_whether_added_at_once_or_in_turn() {
+    let Some(bench) = Bench::new() else { return };
+    let inputs = || {
+        let mut rng = ChaCha20Rng::seed_from_u64(44);
+        let index: Vec<u32> = (0..70).map(|_| rng.next_u32() % 300).collect();
+        let logs = random(&mut rng, 70);
+        [
+            Input::plain(random(&mut rng, 100), mixed(&mut rng, 100)),
+            Input { logs, scalars: mixed(&mut rng, 300), index: Some(index), montgomery: true },
+            Input { logs: random(&mut rng, 51), scalars: random(&mut rng, 51), index: None, montgomery: false },
+            Input::plain(vec![], vec![]),
+        ]
+    };
+    for shape in [Shape { window_bits: 8, copies: 32 }, Shape { window_bits: 6, copies: 11 }] {
+        for per_call in [1, 2, 4] {
+            bench.check::<G1Affine>(&plan(Group::G1, shape, 250), &inputs(), per_call);
+        }
+    }
+    let shape = Shape { window_bits: 6, copies: 43 };
+    bench.check::<G2Affine>(&plan(Group::G2, shape, 250), &inputs()[1..3], 2);
+}
+
+#[test]
+fn a_small_workspace_takes_more_passes_and_gives_the_same_sum() {
+    let Some(bench) = Bench::new() else { return };
+    let mut rng = ChaCha20Rng::seed_from_u64(45);
+    let n = 700;
+    let (logs, scalars) = (random(&mut rng, n), mixed(&mut rng, n));
+    let shape = Shape { window_bits: 6, copies: 43 };
+    let plan = Plan::new(Group::G1, shape, n as u64, 2, 0);
+    assert!(plan.slice < n as u64, "the case is meant to take several passes");
+    bench.check::<G1Affine>(&plan, &[Input::plain(logs, scalars)], 1);
+}
