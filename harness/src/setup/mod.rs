@@ -18,7 +18,7 @@
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | [`constraints`] | constraint systems, in memory or made as they are read |
+//! | [`constraints`] | constraint systems: in memory, from a file, or made as they are read |
 //! | [`synthetic`] | the circuits `porep`, `mixed` and `dense`, and their witnesses |
 //! | [`trapdoor`] | τ, α, β, γ, δ from a seed |
 //! | [`mod@generate`] | from a system and a trapdoor to a key |
@@ -29,6 +29,7 @@ mod error;
 pub mod fixed_base;
 pub mod generate;
 mod polynomials;
+mod r1cs;
 pub mod synthetic;
 pub mod trapdoor;
 
