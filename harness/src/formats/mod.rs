@@ -21,7 +21,7 @@ pub mod zkey;
 
 pub use container::Section;
 pub use error::{FormatError, FormatResult, Problem};
-pub use map::MappedFile;
+pub use map::{MappedFile, survive_shrinking};
 pub use output::{OutputFile, write_files};
 pub use r1cs::R1csFile;
 pub use source::FileIdentity;

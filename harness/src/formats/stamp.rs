@@ -189,7 +189,7 @@ mod tests {
         let mut identity = FileIdentity::of(&File::open(&file).unwrap()).unwrap();
         (identity.modified_ns, identity.changed_ns) = (1, 2);
         let sections = [Section { kind: 1, offset: 24, size: 4 }];
-        let stamp = |identity, sections: &[Section]| {
+        let stamp = |identity: &FileIdentity, sections: &[Section]| {
             Stamp::new(&folder.path().join("cache/deep"), &file, identity, sections).unwrap()
         };
         let good = stamp(&identity, &sections);
@@ -205,8 +205,8 @@ mod tests {
             FileIdentity { modified_ns: 2, ..identity },
             FileIdentity { changed_ns: 3, ..identity },
         ];
-        for other in differing {
-            assert_eq!(stamp(&other, &sections).read(LENGTHS), None);
+        for other in &differing {
+            assert_eq!(stamp(other, &sections).read(LENGTHS), None);
         }
         assert_eq!(stamp(&identity, &[Section { kind: 1, offset: 24, size: 5 }]).read(LENGTHS), None);
 

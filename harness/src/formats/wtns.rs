@@ -173,3 +173,58 @@ fn write(out: &mut dyn Write, count: u32, values: &[Scalar]) -> io::Result<()> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::arithmetic_side_effects)]
+mod tests {
+    use rand_core::OsRng;
+
+    use super::super::Problem;
+    use super::*;
+
+    #[test]
+    fn witnesses_of_all_sizes_round_trip() {
+        for count in [1, 2, 3, PIECE - 1, PIECE, PIECE + 1, 3 * PIECE + 5] {
+            let mut values: Vec<_> = (0..count).map(|_| Scalar::random(OsRng)).collect();
+            values[count - 1] = -Scalar::ONE;
+            values[count / 2] = Scalar::ZERO;
+            values[0] = Scalar::ONE;
+            let name = Path::new("w");
+            let bytes = wtns_to_bytes(name, &values).unwrap();
+            assert_eq!(bytes.len(), 76 + 32 * count);
+            assert_eq!(*wtns_from_bytes(name, &bytes, &HostMemory::default()).unwrap(), values[..]);
+        }
+        assert!(wtns_to_bytes(Path::new("w"), &[]).is_err());
+        assert!(wtns_to_bytes(Path::new("w"), &[Scalar::ZERO]).is_err());
+    }
+
+    /// Bytes that end before their size says.
+    struct Shrunk(Vec<u8>, usize);
+
+    impl Source for Shrunk {
+        fn size(&self) -> u64 {
+            self.0.len() as u64
+        }
+        fn read_at(&self, out: &mut [u8], offset: u64) -> io::Result<()> {
+            self.0[..self.1].read_at(out, offset)
+        }
+    }
+
+    #[test]
+    fn a_file_that_shrinks_while_it_is_read_is_an_error() {
+        let bytes = wtns_to_bytes(Path::new("w"), &vec![Scalar::ONE; 2 * PIECE]).unwrap();
+        for left in [0, 5, 13, 40, 70, 76, 80, bytes.len() / 2, bytes.len() - 1] {
+            let source = Shrunk(bytes.clone(), left);
+            let error = read(&source, &Place::file(Path::new("w")), &HostMemory::default(), None).unwrap_err();
+            assert!(matches!(error.problem(), Problem::Changed), "{left}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_witness_that_memory_cannot_hold_is_refused() {
+        let bytes = wtns_to_bytes(Path::new("w"), &[Scalar::ONE; 100]).unwrap();
+        let memory = HostMemory::new(splitprover_core::MemoryLedger::new(Some(1000)));
+        let message = wtns_from_bytes(Path::new("w"), &bytes, &memory).unwrap_err().to_string();
+        assert!(message.contains("cannot hold the witness"), "{message}");
+    }
+}

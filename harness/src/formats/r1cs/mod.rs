@@ -184,8 +184,7 @@ impl R1csFile {
     /// [`FormatError`](super::FormatError) says where the file isn't as it should be.
     pub fn open(path: &Path) -> FormatResult<Self> {
         let map = MappedFile::open(path)?;
-        let mut file = Self::read(path, SharedBytes::new(map.clone()))?;
-        map.check_unchanged()?;
+        let mut file = map.unless_changed(Self::read(path, SharedBytes::new(map.clone())))?;
         file.map = Some(map);
         Ok(file)
     }

@@ -323,3 +323,117 @@ fn build_unsorted(
         })
     })
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::arithmetic_side_effects)]
+mod tests {
+    use rand_core::{OsRng, RngCore};
+
+    use super::*;
+
+    type Entry = (u32, u32, u32, Scalar);
+
+    fn section_of(entries: &[Entry]) -> Vec<u8> {
+        let mut bytes = (entries.len() as u32).to_le_bytes().to_vec();
+        for (matrix, row, column, value) in entries {
+            [matrix, row, column].into_iter().for_each(|number| bytes.extend(number.to_le_bytes()));
+            bytes.extend(scalar_to_double_montgomery(*value));
+        }
+        bytes
+    }
+
+    fn read(bytes: &[u8], num_variables: u32, domain_log2: u32) -> FormatResult<Matrices> {
+        let section = Section { kind: 4, offset: 1000, size: bytes.len() as u64 };
+        let place = Place::file(std::path::Path::new("key")).section(4, "coefficients");
+        Ok(read_matrices(bytes, section, &place, num_variables, domain_log2)?.0)
+    }
+
+    fn expected(entries: &[Entry], matrix: u32, rows: usize, columns: usize) -> CsrMatrix {
+        CsrMatrix::from_entries(rows, columns, || {
+            entries.iter().filter(move |entry| entry.0 == matrix).map(|&(_, row, column, value)| (row, column, value))
+        })
+        .unwrap()
+    }
+
+    /// The same entries in the same order; dictionaries may number coefficients differently.
+    fn assert_same(found: &CsrMatrix, expected: &CsrMatrix) {
+        assert_eq!(found.row_offsets(), expected.row_offsets());
+        for row in 0..expected.num_rows() {
+            assert!(found.row(row).eq(expected.row(row)), "row {row}");
+        }
+    }
+
+    /// Entries as snarkjs orders them, with empty rows, runs of rows in one matrix only, ±1, few and many distinct values.
+    fn entries(count: usize) -> Vec<Entry> {
+        let few: Vec<_> = (0..50).map(|_| Scalar::random(OsRng)).collect();
+        let mut row = 0;
+        let mut entries = Vec::with_capacity(count);
+        while entries.len() < count {
+            row += OsRng.next_u32() % 3;
+            for matrix in 0..2 {
+                for _ in 0..OsRng.next_u32() % if row % 1000 < 400 { 4 } else { 1 + matrix * 3 } {
+                    let value = match OsRng.next_u32() % 4 {
+                        0 => Scalar::ONE,
+                        1 => -Scalar::ONE,
+                        2 => few[OsRng.next_u32() as usize % few.len()],
+                        _ => Scalar::from(OsRng.next_u64()),
+                    };
+                    entries.push((matrix, row, OsRng.next_u32() % 1000, value));
+                }
+            }
+        }
+        entries
+    }
+
+    #[test]
+    fn pieces_in_parallel_build_what_one_after_the_other_does() {
+        for count in [0, 1, PIECE - 1, PIECE, PIECE + 1, 5 * PIECE + 77] {
+            let entries = entries(count);
+            let rows = entries.last().map_or(0, |entry| entry.1 as usize + 1);
+            let bytes = section_of(&entries);
+            for threads in [1, 3] {
+                let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+                let found = pool.install(|| read(&bytes, 1000, 20)).unwrap();
+                assert_same(&found.a, &expected(&entries, 0, rows, 1000));
+                assert_same(&found.b, &expected(&entries, 1, rows, 1000));
+            }
+        }
+    }
+
+    #[test]
+    fn any_order_is_read_and_repeated_places_stay() {
+        let mut entries = entries(3 * PIECE);
+        entries.extend_from_within(..100);
+        for i in (1..entries.len()).rev() {
+            entries.swap(i, OsRng.next_u32() as usize % (i + 1));
+        }
+        let rows = entries.iter().map(|entry| entry.1 as usize + 1).max().unwrap();
+        let found = read(&section_of(&entries), 1000, 20).unwrap();
+        assert_same(&found.a, &expected(&entries, 0, rows, 1000));
+        assert_same(&found.b, &expected(&entries, 1, rows, 1000));
+    }
+
+    #[test]
+    fn the_first_bad_record_is_named() {
+        let mut good = entries(3 * PIECE);
+        let last = good.len() - 1;
+        good[last].1 = 1 << 20;
+        good[2 * PIECE].0 = 2;
+        let offset = |entry: usize, field: u64| 1000 + 4 + 44 * entry as u64 + field;
+        let error = read(&section_of(&good), 1000, 20).unwrap_err();
+        assert_eq!(error.offset(), Some(offset(2 * PIECE, 0)));
+        good[2 * PIECE].0 = 0;
+        let error = read(&section_of(&good), 1000, 20).unwrap_err();
+        assert_eq!(error.offset(), Some(offset(last, 4)));
+        good[last].1 = good[last - 1].1;
+        good[7].2 = 1000;
+        assert_eq!(read(&section_of(&good), 1000, 20).unwrap_err().offset(), Some(offset(7, 8)));
+        good[7].2 = 999;
+        let mut bytes = section_of(&good);
+        let at = 4 + 44 * 9 + 12;
+        bytes[at..at + 32].copy_from_slice(&R_BYTES);
+        assert_eq!(read(&bytes, 1000, 20).unwrap_err().offset(), Some(offset(9, 12)));
+        bytes.pop();
+        assert!(read(&bytes, 1000, 20).unwrap_err().to_string().contains("section size"));
+    }
+}

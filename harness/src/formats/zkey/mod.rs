@@ -139,7 +139,7 @@ impl ZkeyFile {
     /// [`FormatError`] says where the file isn't as it should be.
     pub fn open(path: &Path, options: OpenOptions<'_>) -> FormatResult<Self> {
         let map = MappedFile::open(path)?;
-        Self::read(path, SharedBytes::new(map.clone()), options, Some(map))
+        map.unless_changed(Self::read(path, SharedBytes::new(map.clone()), options, Some(map.clone())))
     }
 
     /// Reads a key from memory. `name` stands in messages.
