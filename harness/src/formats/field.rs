@@ -110,14 +110,20 @@ pub(crate) fn scalar_from_double_montgomery(bytes: &[u8; 32]) -> Option<Scalar> 
 /// v·R² mod r of a scalar v, little-endian: the inverse of [`scalar_from_double_montgomery`].
 pub(crate) fn scalar_to_double_montgomery(v: Scalar) -> [u8; 32] {
     // The limbs of v are v·R, and R as a scalar has the limbs R²: their product has the limbs v·R·R.
-    let r_r = product(Scalar::from(u64::MAX), Scalar::ONE) + Scalar::ONE; // 2^64
-    let r_r = [r_r; 4].into_iter().fold(Scalar::ONE, product); // 2^256
+    let word = product(Scalar::from(1 << 32), Scalar::from(1 << 32));
+    let r_r = [word; 4].into_iter().fold(Scalar::ONE, product);
     let limbs = blst::blst_fr::from(product(v, r_r)).l;
     let mut bytes = [0; 32];
     for (chunk, limb) in bytes.chunks_exact_mut(8).zip(limbs) {
         chunk.copy_from_slice(&limb.to_le_bytes());
     }
     bytes
+}
+
+/// −1.
+#[allow(clippy::arithmetic_side_effects, reason = "field arithmetic can't overflow")]
+pub(crate) fn minus_one() -> Scalar {
+    -Scalar::ONE
 }
 
 #[allow(clippy::arithmetic_side_effects, reason = "field arithmetic can't overflow")]

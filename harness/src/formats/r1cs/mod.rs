@@ -237,7 +237,7 @@ impl R1csFile {
     }
 
     /// The constraints from the block number `block` on.
-    fn from_block(&self, block: usize) -> impl Iterator<Item = Constraint<'_>> {
+    fn block_onwards(&self, block: usize) -> impl Iterator<Item = Constraint<'_>> {
         let at = self.blocks.get(block).copied().unwrap_or(self.constraints.len());
         let mut rest = self.constraints.get(at..).unwrap_or_default();
         let left = (self.header.num_constraints as usize).saturating_sub(block.saturating_mul(BLOCK));
@@ -246,7 +246,7 @@ impl R1csFile {
 
     /// The constraints.
     pub fn constraints(&self) -> impl Iterator<Item = Constraint<'_>> {
-        self.from_block(0)
+        self.block_onwards(0)
     }
 
     /// The entries of a matrix, (constraint, wire, coefficient), constraint by constraint.
@@ -275,7 +275,7 @@ impl R1csFile {
     pub fn first_broken(&self, witness: &[Scalar]) -> Option<BrokenConstraint> {
         (0..self.blocks.len()).into_par_iter().find_map_first(|block| {
             let first = block.saturating_mul(BLOCK);
-            self.from_block(block).take(BLOCK).enumerate().find_map(|(i, constraint)| {
+            self.block_onwards(block).take(BLOCK).enumerate().find_map(|(i, constraint)| {
                 let [a, b, c] = [constraint.a, constraint.b, constraint.c].map(|side| side.value(witness));
                 (a * b != c).then(|| BrokenConstraint { index: first.saturating_add(i), a, b, c })
             })

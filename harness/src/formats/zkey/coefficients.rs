@@ -14,7 +14,7 @@ use splitprover_core::{CsrMatrix, Matrices};
 
 use crate::formats::container::{Cursor, Section};
 use crate::formats::error::{FormatError, FormatResult, Place};
-use crate::formats::field::{R_BYTES, is_below, scalar_from_double_montgomery, scalar_to_double_montgomery};
+use crate::formats::field::{R_BYTES, is_below, minus_one, scalar_from_double_montgomery, scalar_to_double_montgomery};
 
 /// Bytes of a record.
 pub(super) const RECORD: usize = 44;
@@ -190,7 +190,7 @@ struct Dictionary {
 
 impl Dictionary {
     fn new() -> Self {
-        let fixed = [Scalar::ONE, Scalar::ZERO - Scalar::ONE].map(scalar_to_double_montgomery);
+        let fixed = [Scalar::ONE, minus_one()].map(scalar_to_double_montgomery);
         Self { fixed, ids: HashMap::new(), values: Vec::new() }
     }
 
@@ -273,7 +273,7 @@ fn build_sorted(
         }
     });
     let values = all.values.par_iter().map(scalar_from_double_montgomery);
-    let mut dictionary = vec![Scalar::ONE, Scalar::ZERO - Scalar::ONE];
+    let mut dictionary = vec![Scalar::ONE, minus_one()];
     dictionary.extend(values.collect::<Option<Vec<_>>>().ok_or(MatrixError::Unstable)?);
     CsrMatrix::from_parts(row_offsets, columns, coefficients, dictionary, num_columns)
 }
