@@ -1,4 +1,30 @@
 //! File formats: readers that trust nothing, and writers.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`zkey`] | snarkjs's proving keys, with our mark of development keys |
+//! | [`read_wtns`], [`write_wtns`] | circom's witnesses |
+//! | [`r1cs`] | circom's constraint systems |
+//! | [`json`] | snarkjs's proofs, public inputs and verification keys |
+//!
+//! # What readers promise
+//! * Every count, offset, size and index is checked before it is used or anything is allocated for it; memory is in proportion
+//!   to the file. Values are checked to be reduced, points to be on the curve (a key's constants and everything a verifier
+//!   uses also to be in the subgroup), and nothing may follow the last section.
+//! * What isn't as it should be is a [`FormatError`]: file, section, offset, what was expected and found, in one line. Files of
+//!   another curve are refused by its name. There is no panic in a reader: the lints below see to it.
+//! * A file made by circom or snarkjs, read and written again, is the same file byte for byte.
+//!
+//! # Files that change while they are in use
+//! `.wtns` and JSON are read once, and a file that shrinks meanwhile is an ordinary error. `.zkey` and `.r1cs` are mapped, and the
+//! kernel shows what others do to the file through the map. Size and modification time are compared at the end of opening;
+//! [`ZkeyFile::check_unchanged`] does so again, and belongs before a result is written and after a proof that failed. Reading
+//! a page that the file has lost raises `SIGBUS`: in a program that called [`survive_shrinking`] the reader sees zeros, and the
+//! check reports the change; in another the process ends. A writer that keeps the size and sets the time back isn't noticed
+//! here; its effect on a proof is, because every proof is verified.
+//!
+//! # Files that are written
+//! appear whole or not at all ([`OutputFile`]).
 #![deny(
     clippy::unwrap_used,
     clippy::expect_used,

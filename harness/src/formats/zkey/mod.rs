@@ -1,7 +1,7 @@
 //! snarkjs's `.zkey`: a Groth16 proving key with its constraint matrices.
 //!
 //! The point sections stay in the file: the [`ProvingKey`] is a view of its map. What is read at every opening: the table of
-//! sections, the header, IC, the coefficients. What is read once, in parallel, and then spared by a [stamp](super::stamp):
+//! sections, the header, IC, the coefficients. What is read once, in parallel, and then spared by a [stamp](super::Stamps):
 //! every record of the point sections, checked to be on the curve.
 //!
 //! | section | what |
@@ -32,7 +32,7 @@ use splitprover_core::{
 };
 
 use super::container::{Container, Format, Section};
-use super::error::{FormatError, FormatResult, Place, Problem};
+use super::error::{FormatError, FormatResult, Place};
 use super::map::MappedFile;
 use super::stamp::{Stamp, Stamps};
 
@@ -166,7 +166,7 @@ impl ZkeyFile {
     /// Fails if the file has changed since it was opened. A key in memory doesn't change.
     ///
     /// # Errors
-    /// [`Problem::Changed`].
+    /// [`Problem::Changed`](super::Problem::Changed).
     pub fn check_unchanged(&self) -> FormatResult<()> {
         self.map.as_ref().map_or(Ok(()), |map| map.check_unchanged())
     }
@@ -413,11 +413,4 @@ fn check_pairs(header: &header::Header, container: &Container) -> FormatResult<(
         }
     }
     Ok(())
-}
-
-impl ZkeyFile {
-    /// Whether an error says that a file changed under the reader, and not that it was bad from the beginning.
-    pub fn is_change(error: &FormatError) -> bool {
-        matches!(error.problem(), Problem::Changed)
-    }
 }
