@@ -3,4 +3,5 @@
 pub mod cases;
 pub mod naive;
 pub mod needs;
+pub mod plugins;
 pub mod scripted;
