@@ -102,12 +102,21 @@ pub(crate) struct Selection {
 }
 
 /// The records of one query's table.
-pub(crate) struct QueryRecords<'a, C>(pub(crate) &'a Query<C>);
+pub(crate) struct QueryRecords<'a, C> {
+    bytes: &'a [u8],
+    curve: std::marker::PhantomData<fn() -> C>,
+}
+
+impl<'a, C: PointRecord> QueryRecords<'a, C> {
+    pub(crate) fn new(query: &'a Query<C>) -> Self {
+        Self { bytes: query.table().as_bytes(), curve: std::marker::PhantomData }
+    }
+}
 
 impl<C: PointRecord> Records for QueryRecords<'_, C> {
     #[inline(always)]
     fn record(&self, index: u32) -> &[u8] {
-        self.0.table().record(index as usize)
+        &self.bytes[index as usize * C::BYTES..][..C::BYTES]
     }
 }
 

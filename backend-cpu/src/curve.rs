@@ -31,9 +31,9 @@ pub(crate) trait Records: Sync {
 /// Marks an entry as negated; the other bits are the base's index.
 pub(crate) const NEGATED: u32 = 1 << 31;
 
-/// Pairs whose sums share an inversion: 128 vectors. One inversion takes as long as some 30 additions, and the steps of a
+/// Pairs whose sums share an inversion: 256 vectors. One inversion takes as long as some 30 additions, and the steps of a
 /// batch (3 KiB a vector in G1) should stay in the second-level cache.
-const BATCH: usize = 128 * LANES;
+const BATCH: usize = 256 * LANES;
 
 /// How far ahead records are prefetched, in vectors.
 const PREFETCH: usize = 4;
@@ -79,22 +79,33 @@ impl<F: Lanes, P: Pairs<F>> Kernel for AddPairs<'_, F, P> {
         let mut end = self.pairs.len();
         while end > 0 {
             let start = (end - 1) / BATCH * BATCH;
-            self.steps.clear();
+            let vectors = (end - start).div_ceil(LANES);
+            if self.steps.len() < vectors {
+                let zero = F::unit().zero_where(0xff);
+                self.steps.resize_with(BATCH / LANES, || Step {
+                    prefix: zero,
+                    dx: zero,
+                    dy: zero,
+                    sx: zero,
+                    x1: zero,
+                    y1: zero,
+                    infinite: 0,
+                });
+            }
+            let steps = &mut self.steps[..vectors];
             let mut product = F::unit();
-            let mut at = start;
-            while at < end {
+            for (i, step) in steps.iter_mut().enumerate() {
+                let at = start + i * LANES;
                 self.pairs.prefetch(at + PREFETCH * LANES);
-                let step = first_half(product, self.pairs.load(at));
+                step.prefix = product;
+                first_half(step, self.pairs.load(at));
                 product = product.mul(step.dx);
-                self.steps.push(step);
-                at += LANES;
             }
             let mut inverse = product.invert();
-            while let Some(step) = self.steps.pop() {
-                at -= LANES;
-                let (x, y) = second_half(&step, inverse.mul(step.prefix));
+            for (i, step) in steps.iter().enumerate().rev() {
+                let (x, y) = second_half(step, inverse.mul(step.prefix));
                 inverse = inverse.mul(step.dx);
-                self.pairs.store(at, x, y);
+                self.pairs.store(start + i * LANES, x, y);
             }
             end = start;
         }
@@ -102,15 +113,18 @@ impl<F: Lanes, P: Pairs<F>> Kernel for AddPairs<'_, F, P> {
 }
 
 #[inline(always)]
-fn first_half<F: Lanes>(prefix: F, [x1, y1, x2, y2]: [F; 4]) -> Step<F> {
-    let mut step =
-        Step { prefix, dx: x2.diff(x1), dy: y2.diff(y1), sx: x1.sum(x2), x1, y1, infinite: 0 };
+fn first_half<F: Lanes>(step: &mut Step<F>, [x1, y1, x2, y2]: [F; 4]) {
+    step.dx = x2.diff(x1);
+    step.dy = y2.diff(y1);
+    step.sx = x1.sum(x2);
+    step.x1 = x1;
+    step.y1 = y1;
+    step.infinite = 0;
     let equal_x = step.dx.zeros_of_diff();
     let (infinite1, infinite2) = (y1.literal_zeros(), y2.literal_zeros());
     if equal_x | infinite1 | infinite2 != 0 {
-        exceptions(&mut step, x2, y2, equal_x, infinite1, infinite2);
+        exceptions(step, x2, y2, equal_x, infinite1, infinite2);
     }
-    step
 }
 
 /// Changes a step so that the ordinary second half gives the right sum where the addition formula doesn't.
@@ -297,7 +311,7 @@ impl<F: Lanes> Workspace<F> {
     /// An empty workspace; it grows to what a batch needs.
     pub(crate) fn new() -> Self {
         Self {
-            steps: Vec::with_capacity(BATCH / LANES),
+            steps: Vec::new(),
             record_pairs: Vec::new(),
             singles: Vec::new(),
             pairs: Vec::new(),

@@ -33,7 +33,7 @@ fn multi_exponentiation<C: Curve, A: splitprover_core::PointRecord>(
     let assignment = Assignment::new(scalars);
     let selection = assignment.select(query, 0, 0);
     let part = Part { scalars: &assignment.magnitudes, picks: Picks::Some(&selection.picks) };
-    sum::<C, _>(arithmetic, &QueryRecords(query), &Terms { units: &selection.units, parts: &[part] })
+    sum::<C, _>(arithmetic, &QueryRecords::new(query), &Terms { units: &selection.units, parts: &[part] })
 }
 
 /// From values on the domain to values on its odd coset, in place: two transforms.

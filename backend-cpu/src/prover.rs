@@ -156,13 +156,13 @@ impl CpuBackend {
         let g1 = |query: &splitprover_core::Query<G1Affine>| {
             let selection = assignment.select(query, 0, 0);
             let terms = Terms { units: &selection.units, parts: &[part(assignment, &selection)] };
-            sum::<G1, _>(self.arithmetic, &QueryRecords(query), &terms).to_affine()
+            sum::<G1, _>(self.arithmetic, &QueryRecords::new(query), &terms).to_affine()
         };
         let b_g2 = {
             let query = key.b_g2();
             let selection = assignment.select::<G2Affine>(query, 0, 0);
             let terms = Terms { units: &selection.units, parts: &[part(assignment, &selection)] };
-            sum::<G2, _>(self.arithmetic, &QueryRecords(query), &terms).to_affine()
+            sum::<G2, _>(self.arithmetic, &QueryRecords::new(query), &terms).to_affine()
         };
         let (a, b_g1) = (g1(key.a()), g1(key.b_g1()));
         let selection = assignment.select(key.l(), key.shape().num_public + 1, key.h().table().len() as u32);

@@ -241,7 +241,7 @@ mod tests {
                     let point = |basis, query: &Query<G1Affine>| {
                         let h = run(domain, basis, arithmetic, [&a, &b, &c]);
                         let part = Part { scalars: &h, picks: picks(domain, basis) };
-                        sum::<G1, _>(arithmetic, &QueryRecords(query), &Terms { units: &[], parts: &[part] })
+                        sum::<G1, _>(arithmetic, &QueryRecords::new(query), &Terms { units: &[], parts: &[part] })
                     };
                     let odd = point(HBasis::OddLagrange, &query(&exponents));
                     assert_ne!(odd, G1Projective::identity());

@@ -193,52 +193,111 @@ fn reduce_loose(a: Limbs) -> Limbs {
     tighten(r)
 }
 
-/// One row of a product scan: acc += a·b, then one reduction step (acc + m·q)/2^52.
+/// Columns of a product: column k has weight 2^52k, and is loose.
+type Columns = [__m512i; 2 * LIMBS];
+
+/// columns += a·b·2^52I.
 #[inline(always)]
-fn row<const N: usize>(acc: &mut Limbs, pairs: [(&Limbs, __m512i); N]) {
-    for (a, b) in pairs {
-        for j in 0..LIMBS {
-            acc[j] = lo(acc[j], a[j], b);
-        }
-    }
-    let m = lo(zero(), acc[0], splat(Q_NEG_INV));
+fn product_row<const I: usize>(columns: &mut Columns, a: &Limbs, b: __m512i) {
     for j in 0..LIMBS {
-        acc[j] = lo(acc[j], m, splat(Q[j]));
-    }
-    let carry = simd!(_mm512_srli_epi64::<52>(acc[0]));
-    for j in 0..LIMBS - 1 {
-        acc[j] = acc[j + 1];
-    }
-    acc[LIMBS - 1] = zero();
-    acc[0] = add(acc[0], carry);
-    for (a, b) in pairs {
-        for j in 0..LIMBS {
-            acc[j] = hi(acc[j], a[j], b);
-        }
-    }
-    for j in 0..LIMBS {
-        acc[j] = hi(acc[j], m, splat(Q[j]));
+        columns[I + j] = lo(columns[I + j], a[j], b);
+        columns[I + j + 1] = hi(columns[I + j + 1], a[j], b);
     }
 }
 
-/// a·b/2^416 of tight factors, loose (limbs below 2^58). Below q + a·b/2^416.
+/// columns += a·b. Written out: the compiler wouldn't unroll it, and would keep columns in memory.
+#[inline(always)]
+fn product(columns: &mut Columns, a: &Limbs, b: &Limbs) {
+    product_row::<0>(columns, a, b[0]);
+    product_row::<1>(columns, a, b[1]);
+    product_row::<2>(columns, a, b[2]);
+    product_row::<3>(columns, a, b[3]);
+    product_row::<4>(columns, a, b[4]);
+    product_row::<5>(columns, a, b[5]);
+    product_row::<6>(columns, a, b[6]);
+    product_row::<7>(columns, a, b[7]);
+}
+
+/// Terms a_i·a_j of a square with i < j, in the row of i.
+#[inline(always)]
+fn square_row<const I: usize>(columns: &mut Columns, a: &Limbs) {
+    for j in I + 1..LIMBS {
+        columns[I + j] = lo(columns[I + j], a[j], a[I]);
+        columns[I + j + 1] = hi(columns[I + j + 1], a[j], a[I]);
+    }
+}
+
+/// a².
+#[inline(always)]
+fn square(a: &Limbs) -> Columns {
+    let mut columns = [zero(); 2 * LIMBS];
+    square_row::<0>(&mut columns, a);
+    square_row::<1>(&mut columns, a);
+    square_row::<2>(&mut columns, a);
+    square_row::<3>(&mut columns, a);
+    square_row::<4>(&mut columns, a);
+    square_row::<5>(&mut columns, a);
+    square_row::<6>(&mut columns, a);
+    for i in 0..LIMBS {
+        columns[2 * i] = lo(add(columns[2 * i], columns[2 * i]), a[i], a[i]);
+        columns[2 * i + 1] = hi(add(columns[2 * i + 1], columns[2 * i + 1]), a[i], a[i]);
+    }
+    columns
+}
+
+/// Clears column I by adding a multiple of q.
+#[inline(always)]
+fn reduction_row<const I: usize>(columns: &mut Columns) {
+    let m = lo(zero(), columns[I], splat(Q_NEG_INV));
+    let carry = simd!(_mm512_srli_epi64::<52>(lo(columns[I], m, splat(Q[0]))));
+    for j in 1..LIMBS {
+        columns[I + j] = lo(columns[I + j], m, splat(Q[j]));
+    }
+    for j in 0..LIMBS {
+        columns[I + j + 1] = hi(columns[I + j + 1], m, splat(Q[j]));
+    }
+    columns[I + 1] = add(columns[I + 1], carry);
+}
+
+/// columns/2^416 modulo q, loose (limbs below 2^58). Below q + columns/2^416.
+#[inline(always)]
+fn mont_reduce(mut columns: Columns) -> Limbs {
+    reduction_row::<0>(&mut columns);
+    reduction_row::<1>(&mut columns);
+    reduction_row::<2>(&mut columns);
+    reduction_row::<3>(&mut columns);
+    reduction_row::<4>(&mut columns);
+    reduction_row::<5>(&mut columns);
+    reduction_row::<6>(&mut columns);
+    reduction_row::<7>(&mut columns);
+    let mut r = [zero(); LIMBS];
+    r.copy_from_slice(&columns[LIMBS..]);
+    r
+}
+
+/// a·b/2^416 of tight factors, loose. Below q + a·b/2^416.
+///
+/// The whole product first, then the reduction: its chain of dependent steps is short, and hidden behind the next product.
 #[inline(always)]
 fn mont_mul(a: &Limbs, b: &Limbs) -> Limbs {
-    let mut acc = [zero(); LIMBS];
-    for &b in b {
-        row(&mut acc, [(a, b)]);
-    }
-    acc
+    let mut columns = [zero(); 2 * LIMBS];
+    product(&mut columns, a, b);
+    mont_reduce(columns)
+}
+
+/// a²/2^416 of a tight factor, loose.
+#[inline(always)]
+fn mont_sqr(a: &Limbs) -> Limbs {
+    mont_reduce(square(a))
 }
 
 /// (a·b + c·d)/2^416 of tight factors, loose: two products, one reduction.
 #[inline(always)]
 fn mont_mul_add(a: &Limbs, b: &Limbs, c: &Limbs, d: &Limbs) -> Limbs {
-    let mut acc = [zero(); LIMBS];
-    for j in 0..LIMBS {
-        row(&mut acc, [(a, b[j]), (c, d[j])]);
-    }
-    acc
+    let mut columns = [zero(); 2 * LIMBS];
+    product(&mut columns, a, b);
+    product(&mut columns, c, d);
+    mont_reduce(columns)
 }
 
 /// Lanes in which all limbs equal those of K·q.
@@ -549,7 +608,7 @@ impl Lanes for Fq {
 
     #[inline(always)]
     fn triple_square(self) -> Self {
-        let square = Self(tighten(mont_mul(&self.0, &self.0)));
+        let square = Self(tighten(mont_sqr(&self.0)));
         Self(tighten(square.sum(square).sum(square).0))
     }
 
@@ -560,7 +619,7 @@ impl Lanes for Fq {
 
     #[inline(always)]
     fn sqr_sub(self, sum: Self) -> Self {
-        Self(reduce_loose(sub_offset::<3>(mont_mul(&self.0, &self.0), sum.0)))
+        Self(reduce_loose(sub_offset::<3>(mont_sqr(&self.0), sum.0)))
     }
 
     #[inline(always)]
@@ -631,8 +690,8 @@ impl Fq2 {
     }
 
     #[inline(always)]
-    fn map(self, f: impl Fn(Limbs) -> Limbs) -> Self {
-        Self { c0: f(self.c0), c1: f(self.c1) }
+    fn tighten(self) -> Self {
+        Self { c0: tighten(self.c0), c1: tighten(self.c1) }
     }
 }
 
@@ -727,12 +786,12 @@ impl Lanes for Fq2 {
 
     #[inline(always)]
     fn zero_where(self, mask: u8) -> Self {
-        self.map(|c| Fq(c).zero_where(mask).0)
+        Self { c0: Fq(self.c0).zero_where(mask).0, c1: Fq(self.c1).zero_where(mask).0 }
     }
 
     #[inline(always)]
     fn negate_where(self, mask: u8) -> Self {
-        self.map(|c| Fq(c).negate_where(mask).0)
+        Self { c0: Fq(self.c0).negate_where(mask).0, c1: Fq(self.c1).negate_where(mask).0 }
     }
 
     #[inline(always)]
@@ -753,18 +812,18 @@ impl Lanes for Fq2 {
 
     #[inline(always)]
     fn double(self) -> Self {
-        self.map(|c| Fq(c).double().0)
+        Self { c0: Fq(self.c0).double().0, c1: Fq(self.c1).double().0 }
     }
 
     #[inline(always)]
     fn triple_square(self) -> Self {
         let square = self.sqr_loose();
-        square.sum(square).sum(square).map(tighten)
+        square.sum(square).sum(square).tighten()
     }
 
     #[inline(always)]
     fn mul(self, other: Self) -> Self {
-        self.mul_loose(other).map(tighten)
+        self.mul_loose(other).tighten()
     }
 
     #[inline(always)]
@@ -787,7 +846,7 @@ impl Lanes for Fq2 {
 
     #[inline(always)]
     fn reduce(self) -> Self {
-        self.map(reduce_loose)
+        Self { c0: reduce_loose(self.c0), c1: reduce_loose(self.c1) }
     }
 
     #[inline(always)]

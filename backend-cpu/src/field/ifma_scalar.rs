@@ -97,6 +97,16 @@ fn hi(acc: __m512i, a: __m512i, b: __m512i) -> __m512i {
     simd!(_mm512_madd52hi_epu64(acc, a, b))
 }
 
+#[inline(always)]
+fn or(a: __m512i, b: __m512i) -> __m512i {
+    simd!(_mm512_or_si512(a, b))
+}
+
+#[inline(always)]
+fn and(a: __m512i, b: __m512i) -> __m512i {
+    simd!(_mm512_and_si512(a, b))
+}
+
 /// Propagates carries of signed limbs.
 #[inline(always)]
 fn tighten(mut a: Limbs) -> Limbs {
@@ -128,32 +138,46 @@ fn sub_offset<const K: usize>(a: Limbs, b: Limbs) -> Limbs {
     r
 }
 
-/// a·b/2^260 of tight factors, loose.
+type Columns = [__m512i; 2 * LIMBS];
+
+#[inline(always)]
+fn product_row<const I: usize>(columns: &mut Columns, a: &Limbs, b: __m512i) {
+    for j in 0..LIMBS {
+        columns[I + j] = lo(columns[I + j], a[j], b);
+        columns[I + j + 1] = hi(columns[I + j + 1], a[j], b);
+    }
+}
+
+#[inline(always)]
+fn reduction_row<const I: usize>(columns: &mut Columns) {
+    let m = lo(zero(), columns[I], splat(R_NEG_INV));
+    let carry = simd!(_mm512_srli_epi64::<52>(lo(columns[I], m, splat(R[0]))));
+    for j in 1..LIMBS {
+        columns[I + j] = lo(columns[I + j], m, splat(R[j]));
+    }
+    for j in 0..LIMBS {
+        columns[I + j + 1] = hi(columns[I + j + 1], m, splat(R[j]));
+    }
+    columns[I + 1] = add(columns[I + 1], carry);
+}
+
+/// a·b/2^260 of tight factors, loose. Written out, as in `ifma`.
 #[inline(always)]
 fn mont_mul(a: &Limbs, b: &Limbs) -> Limbs {
-    let mut acc = [zero(); LIMBS];
-    for &b in b {
-        for j in 0..LIMBS {
-            acc[j] = lo(acc[j], a[j], b);
-        }
-        let m = lo(zero(), acc[0], splat(R_NEG_INV));
-        for j in 0..LIMBS {
-            acc[j] = lo(acc[j], m, splat(R[j]));
-        }
-        let carry = simd!(_mm512_srli_epi64::<52>(acc[0]));
-        for j in 0..LIMBS - 1 {
-            acc[j] = acc[j + 1];
-        }
-        acc[LIMBS - 1] = zero();
-        acc[0] = add(acc[0], carry);
-        for j in 0..LIMBS {
-            acc[j] = hi(acc[j], a[j], b);
-        }
-        for j in 0..LIMBS {
-            acc[j] = hi(acc[j], m, splat(R[j]));
-        }
-    }
-    acc
+    let mut columns = [zero(); 2 * LIMBS];
+    product_row::<0>(&mut columns, a, b[0]);
+    product_row::<1>(&mut columns, a, b[1]);
+    product_row::<2>(&mut columns, a, b[2]);
+    product_row::<3>(&mut columns, a, b[3]);
+    product_row::<4>(&mut columns, a, b[4]);
+    reduction_row::<0>(&mut columns);
+    reduction_row::<1>(&mut columns);
+    reduction_row::<2>(&mut columns);
+    reduction_row::<3>(&mut columns);
+    reduction_row::<4>(&mut columns);
+    let mut r = [zero(); LIMBS];
+    r.copy_from_slice(&columns[LIMBS..]);
+    r
 }
 
 /// Eight elements of F_r. Limbs are loose, except those of constants.
@@ -239,12 +263,11 @@ impl ScalarLanes for Fr {
         let w2 = simd!(_mm512_shuffle_i64x2::<0b01_00_01_00>(a23, b23));
         let w3 = simd!(_mm512_shuffle_i64x2::<0b11_10_11_10>(a23, b23));
         let mask = splat(MASK);
-        let join = |a: __m512i, b: __m512i| simd!(_mm512_and_si512(_mm512_or_si512(a, b), mask));
         Self([
             simd!(_mm512_and_si512(w0, mask)),
-            join(simd!(_mm512_srli_epi64::<52>(w0)), simd!(_mm512_slli_epi64::<12>(w1))),
-            join(simd!(_mm512_srli_epi64::<40>(w1)), simd!(_mm512_slli_epi64::<24>(w2))),
-            join(simd!(_mm512_srli_epi64::<28>(w2)), simd!(_mm512_slli_epi64::<36>(w3))),
+            and(or(simd!(_mm512_srli_epi64::<52>(w0)), simd!(_mm512_slli_epi64::<12>(w1))), mask),
+            and(or(simd!(_mm512_srli_epi64::<40>(w1)), simd!(_mm512_slli_epi64::<24>(w2))), mask),
+            and(or(simd!(_mm512_srli_epi64::<28>(w2)), simd!(_mm512_slli_epi64::<36>(w3))), mask),
             simd!(_mm512_srli_epi64::<16>(w3)),
         ])
     }
@@ -252,7 +275,6 @@ impl ScalarLanes for Fr {
     #[inline(always)]
     fn store(self) -> [Words; LANES] {
         let l = self.0;
-        let or = |a: __m512i, b: __m512i| simd!(_mm512_or_si512(a, b));
         let w0 = or(l[0], simd!(_mm512_slli_epi64::<52>(l[1])));
         let w1 = or(simd!(_mm512_srli_epi64::<12>(l[1])), simd!(_mm512_slli_epi64::<40>(l[2])));
         let w2 = or(simd!(_mm512_srli_epi64::<24>(l[2])), simd!(_mm512_slli_epi64::<28>(l[3])));
