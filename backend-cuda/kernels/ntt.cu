@@ -6,11 +6,15 @@
 // place. Decimation in time (DIT) is its transpose: bit-reversed in, natural out. So an inverse DIF and a forward DIT need no reordering
 // between them, and the pass over the rows of the one and the first pass of the other are fused in `ntt_rows`.
 //
-// A block of 256 threads holds 2048 elements, eight in each thread's registers: 2048/R columns of R points. A column transform is a
+// A block of 128 threads holds 1024 elements, eight in each thread's registers: 1024/R columns of R points. A column transform is a
 // run of radix-8 steps (one of radix 2 or 4 where 3 doesn't divide log2 R), with an exchange through shared memory in between. The
 // steps are a loop at run time and so is the multiplication by two factors of a twiddle: the loop body stays small enough for the
 // instruction cache, and one kernel serves every R.
 #include "fr.cuh"
+
+#define NTT_LOG_BLOCK 10
+#define NTT_BLOCK (1 << NTT_LOG_BLOCK)
+#define NTT_THREADS (NTT_BLOCK / 8)
 
 // Eight elements at 2^level rows from each other: element k of thread u of a column.
 SP_FN u32 ntt_position(u32 u, u32 k, u32 level) {
@@ -31,11 +35,14 @@ static __device__ __forceinline__ Fr ntt_table(const Fr *p) {
     return Fr{{lo.x, lo.y, lo.z, lo.w, hi.x, hi.y, hi.z, hi.w}};
 }
 
-// Powers of a root of unity of order n = 2^log_n: small[e] = w^(e n / 2^log_small), big[e] likewise, low[e] = w^e for e < n / 2^log_big.
+// Powers of a root of unity w of order n = 2^log_n: small[e] = w^(e n / 2^log_small), big[e] likewise, low[e] = w^e for e < n / 2^log_big.
+// Where there is memory for it, full[e] = v^e for e < n/2, with v = w, or v = 1/w if `inverted`.
 struct NttTables {
     const Fr *small;
     const Fr *big;
     const Fr *low;
+    const Fr *full;
+    u32 inverted;
     u32 log_n;
     u32 log_small;
     u32 log_big;
@@ -110,10 +117,21 @@ SP_FN void ntt_step_twiddles(Fr (&x)[8], u32 u, u32 level, const NttTables &tabl
 }
 
 // Twiddles between passes: element k of thread u stands for the column's frequency f = reverse(8u + k); w_(R S)^(f column).
-// Beyond the big table the factor is a product of two entries, applied one after the other.
+// Beyond the big table the factor comes from the full one, or else is a product of two entries, applied one after the other.
 SP_FN void ntt_pass_twiddles(Fr (&x)[8], u32 u, u32 log_r, u32 log_s, u32 column, const NttTables &tables) {
     const u32 log_low = tables.log_n - tables.log_big, order = log_r + log_s;
     const bool direct = order <= tables.log_big;
+    if (!direct && tables.full != nullptr) {
+        const u32 n = 1u << tables.log_n, half = n >> 1;
+        SP_UNROLL
+        for (int k = 0; k < 8; k++) {
+            const u32 e = (ntt_reverse(8 * u + k, log_r) * column) << (tables.log_n - order);
+            const u32 i = tables.inverted ? (n - e) & (n - 1) : e;
+            const Fr w = ntt_table(tables.full + (i & (half - 1)));
+            x[k] = fr_mul(x[k], fr_select(i >= half, fr_neg(w), w));
+        }
+        return;
+    }
 #if defined(__CUDACC__)
 #pragma unroll 1
 #endif
@@ -127,7 +145,7 @@ SP_FN void ntt_pass_twiddles(Fr (&x)[8], u32 u, u32 log_r, u32 log_s, u32 column
     }
 }
 
-// 2048 elements as two planes of 16-byte halves.
+// The block's elements as two planes of 16-byte halves.
 extern __shared__ uint4 ntt_shared[];
 
 // Where a block keeps element `row` of its column `c`: (row << row_shift) + (c << column_shift), swizzled so that the eight lanes of
@@ -151,13 +169,13 @@ static __device__ __forceinline__ void ntt_exchange(Fr (&x)[8], const NttLayout 
     for (int k = 0; k < 8; k++) {
         const u32 s = ntt_slot(at, ntt_position(at.u, k, from));
         ntt_shared[s] = make_uint4(x[k].v[0], x[k].v[1], x[k].v[2], x[k].v[3]);
-        ntt_shared[s + 2048] = make_uint4(x[k].v[4], x[k].v[5], x[k].v[6], x[k].v[7]);
+        ntt_shared[s + NTT_BLOCK] = make_uint4(x[k].v[4], x[k].v[5], x[k].v[6], x[k].v[7]);
     }
     __syncthreads();
     SP_UNROLL
     for (int k = 0; k < 8; k++) {
         const u32 s = ntt_slot(at, ntt_position(at.u, k, to));
-        const uint4 lo = ntt_shared[s], hi = ntt_shared[s + 2048];
+        const uint4 lo = ntt_shared[s], hi = ntt_shared[s + NTT_BLOCK];
         x[k] = Fr{{lo.x, lo.y, lo.z, lo.w, hi.x, hi.y, hi.z, hi.w}};
     }
 }
@@ -221,7 +239,7 @@ static __device__ __forceinline__ void ntt_write(const NttTarget &to, u32 i, con
 
 // One pass over columns of 2^log_r points, 2^log_s elements from each other: neighbouring threads hold neighbouring columns.
 template <bool DIF> static __device__ __forceinline__ void ntt_columns(const NttSource &from, const NttTarget &to, const NttTables &tables, u32 log_r, u32 log_s) {
-    const u32 log_c = 11 - log_r;
+    const u32 log_c = NTT_LOG_BLOCK - log_r;
     const NttLayout at{log_c, 0, threadIdx.x & ((1u << log_c) - 1), threadIdx.x >> log_c};
     const u32 id = (blockIdx.x << log_c) + at.c;
     const bool active = id < (1u << (tables.log_n - log_r));
@@ -244,28 +262,28 @@ template <bool DIF> static __device__ __forceinline__ void ntt_columns(const Ntt
     }
 }
 
-extern "C" __global__ void __launch_bounds__(256, 2)
-    ntt_columns_dif(const Fr *in, const Fr *times, u32 length, Fr *out, const Fr *small, const Fr *big, const Fr *low, u32 log_n, u32 log_small, u32 log_big,
+extern "C" __global__ void __launch_bounds__(NTT_THREADS, 4)
+    ntt_columns_dif(const Fr *in, const Fr *times, u32 length, Fr *out, const Fr *small, const Fr *big, const Fr *low, const Fr *full, u32 inverted, u32 log_n, u32 log_small, u32 log_big,
                     u32 log_r, u32 log_s) {
-    ntt_columns<true>(NttSource{in, times, length}, NttTarget{out, nullptr, nullptr}, NttTables{small, big, low, log_n, log_small, log_big}, log_r, log_s);
+    ntt_columns<true>(NttSource{in, times, length}, NttTarget{out, nullptr, nullptr}, NttTables{small, big, low, full, inverted, log_n, log_small, log_big}, log_r, log_s);
 }
 
-extern "C" __global__ void __launch_bounds__(256, 2)
-    ntt_columns_dit(const Fr *in, Fr *out, const Fr *p, const Fr *q, const Fr *small, const Fr *big, const Fr *low, u32 log_n, u32 log_small, u32 log_big,
+extern "C" __global__ void __launch_bounds__(NTT_THREADS, 4)
+    ntt_columns_dit(const Fr *in, Fr *out, const Fr *p, const Fr *q, const Fr *small, const Fr *big, const Fr *low, const Fr *full, u32 inverted, u32 log_n, u32 log_small, u32 log_big,
                     u32 log_r, u32 log_s) {
-    ntt_columns<false>(NttSource{in, nullptr, 1u << log_n}, NttTarget{out, p, q}, NttTables{small, big, low, log_n, log_small, log_big}, log_r, log_s);
+    ntt_columns<false>(NttSource{in, nullptr, 1u << log_n}, NttTarget{out, p, q}, NttTables{small, big, low, full, inverted, log_n, log_small, log_big}, log_r, log_s);
 }
 
 // The pass over contiguous rows of 2^log_r points, neighbouring threads holding neighbouring elements: a DIF with the tables of one
 // root (`do_dif`), a factor per coefficient, a DIT with the tables of another (`do_dit`). The element at place p of the whole vector
 // is coefficient i = reverse(p); its factor is scale_high[i >> log_low] scale_low[i mod 2^log_low] where scale_high is given, else
 // scale_low[0] where scale_low is given, else 1.
-extern "C" __global__ void __launch_bounds__(256, 2)
+extern "C" __global__ void __launch_bounds__(NTT_THREADS, 4)
     ntt_rows(const Fr *in, const Fr *times, u32 length, Fr *out, const Fr *p, const Fr *q, const Fr *dif_small, const Fr *dit_small, u32 log_n, u32 log_small,
              u32 log_r, u32 do_dif, u32 do_dit, const Fr *scale_high, const Fr *scale_low, u32 log_low) {
     const u32 log_t = log_r - 3;
     const NttLayout at{0, log_r, threadIdx.x >> log_t, threadIdx.x & ((1u << log_t) - 1)};
-    const u32 id = (blockIdx.x << (11 - log_r)) + at.c;
+    const u32 id = (blockIdx.x << (NTT_LOG_BLOCK - log_r)) + at.c;
     const bool active = id < (1u << (log_n - log_r));
     const u32 base = id << log_r;
     const NttSource from{in, times, length};
@@ -273,7 +291,7 @@ extern "C" __global__ void __launch_bounds__(256, 2)
     SP_UNROLL
     for (int k = 0; k < 8; k++) x[k] = active ? ntt_read(from, base + ntt_position(at.u, k, log_t)) : fr_zero();
     if (do_dif) {
-        ntt_column_dif(x, at, log_r, NttTables{dif_small, nullptr, nullptr, log_n, log_small, 0});
+        ntt_column_dif(x, at, log_r, NttTables{dif_small, nullptr, nullptr, nullptr, 0, log_n, log_small, 0});
     } else {
         ntt_exchange(x, at, log_t, 0);
     }
@@ -289,7 +307,7 @@ extern "C" __global__ void __launch_bounds__(256, 2)
         }
     }
     if (do_dit) {
-        ntt_column_dit(x, at, log_r, NttTables{dit_small, nullptr, nullptr, log_n, log_small, 0});
+        ntt_column_dit(x, at, log_r, NttTables{dit_small, nullptr, nullptr, nullptr, 0, log_n, log_small, 0});
     } else {
         ntt_exchange(x, at, 0, log_t);
     }

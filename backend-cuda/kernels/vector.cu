@@ -38,8 +38,14 @@ extern "C" __global__ void __launch_bounds__(256) sparse_long_rows(const u32 *of
     if (threadIdx.x == 0) fr_store(out + row, partial[0]);
 }
 
-// out[i] = a[i] b[i] for i < count.
-extern "C" __global__ void __launch_bounds__(256) vector_multiply(const Fr *a, const Fr *b, Fr *out, u32 count) {
-    const u32 i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i < count) fr_store(out + i, fr_mul(fr_load(a + i), fr_load(b + i)));
+// Adds to *count the number of scalars that are none of 0, 1 and -1: those that a multi-exponentiation has to sort.
+extern "C" __global__ void __launch_bounds__(256) count_dense(const Fr *scalars, u32 len, u32 *count) {
+    const Fr one = fr_one(), minus_one = fr_neg(one);
+    u32 mine = 0;
+    for (u32 i = blockIdx.x * blockDim.x + threadIdx.x; i < len; i += gridDim.x * blockDim.x) {
+        const Fr x = fr_load(scalars + i);
+        mine += !(fr_is_zero(x) || fr_eq(x, one) || fr_eq(x, minus_one));
+    }
+    for (int by = 16; by > 0; by >>= 1) mine += __shfl_down_sync(0xffffffffu, mine, by);
+    if ((threadIdx.x & 31) == 0 && mine != 0) atomicAdd(count, mine);
 }

@@ -28,11 +28,13 @@ pub enum Family {
     MsmG1,
     /// Bucket sums in G2.
     MsmG2,
+    /// Many multiples of one base.
+    FixedBase,
 }
 
 impl Family {
     /// All families.
-    pub const ALL: [Self; 5] = [Self::Ntt, Self::Vector, Self::MsmSort, Self::MsmG1, Self::MsmG2];
+    pub const ALL: [Self; 6] = [Self::Ntt, Self::Vector, Self::MsmSort, Self::MsmG1, Self::MsmG2, Self::FixedBase];
 
     /// The family's name in file names and messages.
     #[must_use]
@@ -43,6 +45,7 @@ impl Family {
             Self::MsmSort => "msm_sort",
             Self::MsmG1 => "msm_g1",
             Self::MsmG2 => "msm_g2",
+            Self::FixedBase => "fixed_base",
         }
     }
 
@@ -53,6 +56,7 @@ impl Family {
             Self::MsmSort => include_str!("../kernels/msm_sort.cu"),
             Self::MsmG1 => include_str!("../kernels/msm_g1.cu"),
             Self::MsmG2 => include_str!("../kernels/msm_g2.cu"),
+            Self::FixedBase => include_str!("../kernels/fixed_base.cu"),
         }
     }
 
@@ -65,6 +69,7 @@ impl Family {
             Self::MsmSort => &[],
             Self::MsmG1 => &[],
             Self::MsmG2 => &[],
+            Self::FixedBase => &[],
         }
     }
 }

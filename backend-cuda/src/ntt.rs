@@ -19,8 +19,12 @@ use crate::kernels::{Family, Kernels};
 
 /// Bytes of a scalar.
 pub const SCALAR: u64 = 32;
-/// Shared memory of a transform's block: 2048 elements.
-const SHARED: u32 = 2048 * 32;
+/// log2 of the elements that a transform's block holds: `NTT_LOG_BLOCK` in the kernels.
+const LOG_BLOCK: u32 = 10;
+/// Shared memory of a block: its elements.
+const SHARED: u32 = 32 << LOG_BLOCK;
+/// Threads of a block.
+const THREADS: u32 = (1 << LOG_BLOCK) / 8;
 /// Largest power of two that one pass transforms.
 const PASS: u32 = 9;
 
@@ -92,6 +96,10 @@ struct Tables {
     small: DevicePtr,
     big: DevicePtr,
     low: DevicePtr,
+    /// Shared by both directions; null where there is none.
+    full: DevicePtr,
+    /// Whether the full table holds powers of the inverse.
+    inverted: bool,
 }
 
 /// A factor for each coefficient: high[i >> LOG_LOW] · low[i mod 2^LOG_LOW], or low[0] alone.
@@ -149,11 +157,13 @@ pub struct Rows {
 }
 
 impl Quotient {
-    /// Device bytes of the tables for a domain of 2^`log_n` rows.
+    /// Device bytes of the tables for a domain of 2^`log_n` rows; the `full` table of twiddles takes 16 bytes per row beyond 2^18 rows
+    /// and saves one multiplication in six of the largest pass.
     #[must_use]
-    pub fn table_bytes(log_n: u32) -> u64 {
+    pub fn table_bytes(log_n: u32, full: bool) -> u64 {
         let l = Layout::new(log_n);
-        SCALAR * (2 * (l.small + l.big + l.low) + 2 * (l.scale_high + l.scale_low) + l.scale_low)
+        let full = if full { l.full } else { 0 };
+        SCALAR * (2 * (l.small + l.big + l.low) + 2 * (l.scale_high + l.scale_low) + l.scale_low + full)
     }
 
     /// Computes the tables on `stream`; they are ready for later work on that stream, or after it is synchronised.
@@ -166,9 +176,10 @@ impl Quotient {
         stream: &Stream,
         domain: Domain,
         basis: HBasis,
+        full: bool,
     ) -> Result<Self, CudaError> {
         let log_n = domain.log2();
-        let memory = DeviceBuf::alloc(context, Self::table_bytes(log_n))?;
+        let memory = DeviceBuf::alloc(context, Self::table_bytes(log_n, full))?;
         let layout = Layout::new(log_n);
         let mut next = memory.ptr();
         let mut take = |count: u64| {
@@ -176,8 +187,15 @@ impl Quotient {
             next = next.add(count * SCALAR);
             at
         };
-        let mut tables = || Tables { small: take(layout.small), big: take(layout.big), low: take(layout.low) };
-        let (forward, inverse) = (tables(), tables());
+        let full = if full && layout.full > 0 { take(layout.full) } else { DevicePtr::NULL };
+        let mut tables = |inverted| Tables {
+            small: take(layout.small),
+            big: take(layout.big),
+            low: take(layout.low),
+            full,
+            inverted,
+        };
+        let (forward, inverse) = (tables(false), tables(true));
         let mut scale = || Scale { high: take(layout.scale_high), low: take(layout.scale_low) };
         let (to_coset, from_coset) = (scale(), scale());
         let plain = Scale { high: DevicePtr::NULL, low: take(layout.scale_low) };
@@ -214,6 +232,9 @@ impl Quotient {
                 quotient.powers(stream, tables.small, one, power(layout.log_small), layout.small)?;
                 quotient.powers(stream, tables.big, one, power(layout.log_big), layout.big)?;
                 quotient.powers(stream, tables.low, one, root, layout.low)?;
+            }
+            if full != DevicePtr::NULL {
+                quotient.powers(stream, full, one, root, layout.full)?;
             }
             let mut scales = vec![(to_coset, n_inverse, shift)];
             if basis == HBasis::Monomial {
@@ -382,7 +403,7 @@ impl Quotient {
             args.extend(self.table_args(self.inverse));
             args.extend([Arg::from(log_r), log_s.into()]);
             // SAFETY: our caller's promise; the arguments are those of `ntt_columns_dif`.
-            unsafe { self.kernels.columns_dif.launch(stream, self.grid(log_r), [256, 1, 1], SHARED, &args)? };
+            unsafe { self.kernels.columns_dif.launch(stream, self.grid(log_r), [THREADS, 1, 1], SHARED, &args)? };
             source = Source { at: to, times: DevicePtr::NULL, len: 1 << self.log_n };
         }
         if self.passes.len() == 1
@@ -437,7 +458,7 @@ impl Quotient {
             args.extend(self.table_args(self.forward));
             args.extend([Arg::from(log_r), log_s.into()]);
             // SAFETY: our caller's promise; the arguments are those of `ntt_columns_dit`.
-            unsafe { self.kernels.columns_dit.launch(stream, self.grid(log_r), [256, 1, 1], SHARED, &args)? };
+            unsafe { self.kernels.columns_dit.launch(stream, self.grid(log_r), [THREADS, 1, 1], SHARED, &args)? };
             log_s += log_r;
         }
         Ok(())
@@ -473,7 +494,7 @@ impl Quotient {
             LOG_SCALE_LOW.into(),
         ];
         // SAFETY: our caller's promise; the arguments are those of `ntt_rows`.
-        unsafe { self.kernels.rows.launch(stream, self.grid(log_r), [256, 1, 1], SHARED, &args) }
+        unsafe { self.kernels.rows.launch(stream, self.grid(log_r), [THREADS, 1, 1], SHARED, &args) }
     }
 
     unsafe fn enqueue_tiny(&self, stream: &Stream, rows: Rows) -> Result<(), CudaError> {
@@ -500,15 +521,17 @@ impl Quotient {
 
     fn grid(&self, log_r: u32) -> [u32; 3] {
         let columns = 1u32 << (self.log_n - log_r);
-        [columns.div_ceil(1 << (11 - log_r)), 1, 1]
+        [columns.div_ceil(1 << (LOG_BLOCK - log_r)), 1, 1]
     }
 
-    fn table_args(&self, tables: Tables) -> [Arg; 6] {
+    fn table_args(&self, tables: Tables) -> [Arg; 8] {
         let layout = Layout::new(self.log_n);
         [
             tables.small.into(),
             tables.big.into(),
             tables.low.into(),
+            tables.full.into(),
+            u32::from(tables.inverted).into(),
             self.log_n.into(),
             layout.log_small.into(),
             layout.log_big.into(),
@@ -531,6 +554,7 @@ struct Layout {
     small: u64,
     big: u64,
     low: u64,
+    full: u64,
     scale_high: u64,
     scale_low: u64,
 }
@@ -544,6 +568,7 @@ impl Layout {
             small: 1 << log_small,
             big: 1 << log_big,
             low: 1 << (log_n - log_big),
+            full: if log_n > log_big { 1 << (log_n - 1) } else { 0 },
             scale_high: 1 << log_n.saturating_sub(LOG_SCALE_LOW),
             scale_low: 1 << LOG_SCALE_LOW,
         }

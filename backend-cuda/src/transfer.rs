@@ -63,9 +63,16 @@ impl PinnedPool {
         class: MemoryClass,
         len: usize,
     ) -> Result<HostBuf<T>, PoolError> {
-        let bytes = len.saturating_mul(size_of::<T>()).max(1);
-        let lease = Lease { buffer: Some(self.0.take(bytes)?), pool: self.0.clone() };
-        memory.foreign(class, Box::new(lease), len).map_err(PoolError::Refused)
+        let lease = self.lease(len.saturating_mul(size_of::<T>()))?;
+        memory.foreign(class, lease, len).map_err(PoolError::Refused)
+    }
+
+    /// At least `bytes` bytes, charged to nobody.
+    ///
+    /// # Errors
+    /// Page-locked memory ran out.
+    pub fn lease(&self, bytes: usize) -> Result<Box<dyn ForeignMemory>, CudaError> {
+        Ok(Box::new(Lease { buffer: Some(self.0.take(bytes.max(1))?), pool: self.0.clone() }))
     }
 
     /// Frees all idle buffers.

@@ -15,6 +15,7 @@ const LONGEST: u32 = 64;
 pub struct VectorKernels {
     product: Function,
     long_rows: Function,
+    count_dense: Function,
 }
 
 impl VectorKernels {
@@ -24,7 +25,32 @@ impl VectorKernels {
     /// As for [`Kernels::function`].
     pub fn load(kernels: &Kernels) -> Result<Self, CudaError> {
         let find = |name| kernels.function(Family::Vector, name);
-        Ok(Self { product: find("sparse_product")?, long_rows: find("sparse_long_rows")? })
+        Ok(Self { product: find("sparse_product")?, long_rows: find("sparse_long_rows")?, count_dense: find("count_dense")? })
+    }
+}
+
+impl VectorKernels {
+    /// Queues writing to `count` (a u32) how many of the scalars are none of 0, 1 and −1.
+    ///
+    /// # Errors
+    /// Whatever the driver reports.
+    ///
+    /// # Safety
+    /// `scalars` must hold `len` of them, and `count` four bytes, until the stream has passed this work.
+    pub unsafe fn count_dense(
+        &self,
+        stream: &Stream,
+        scalars: DevicePtr,
+        len: u32,
+        count: DevicePtr,
+    ) -> Result<(), CudaError> {
+        let args = [scalars.into(), len.into(), count.into()];
+        let blocks = len.div_ceil(256 * 4).clamp(1, 4096);
+        // SAFETY: our caller's promise; the arguments are those of `count_dense`.
+        unsafe {
+            stream.fill(count, 0, 4)?;
+            self.count_dense.launch(stream, [blocks, 1, 1], [256, 1, 1], 0, &args)
+        }
     }
 }
 

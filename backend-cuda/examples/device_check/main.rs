@@ -3,10 +3,18 @@
 //! ```text
 //! device_check ntt [MAX_LOG2]      transforms and quotients against closed forms and the definition, with times
 //! device_check ntt-once LOG2       two transforms, for a profiler
+//! device_check fixed-base          key generation's multiplications against the CPU
+//! device_check prove [LOG2 [N]]    sums and proofs of random and edge inputs against the CPU, up to 2^LOG2 rows, N rounds each
+//! device_check faults              every driver call of a proof fails once; a lost context
+//! device_check flat [N]            memory over N proofs
+//! device_check limited SHAPE LOG2 MIB     sums within so much device memory against those without limit
+//! device_check bench SHAPE LOG2 [MIB [COPIES]]   times of whole proofs
+//! device_check absent              what a card that isn't there says
 //! device_check kernels DIR ARCH..  fills a kernel cache; needs NVRTC and no card
 //! ```
 
 mod ntt;
+mod prove;
 
 use std::process::ExitCode;
 
@@ -18,8 +26,22 @@ fn main() -> ExitCode {
     let outcome = match arguments.first().map(String::as_str) {
         Some("ntt") => ntt::run(number(1, 27)),
         Some("ntt-once") => ntt::once(number(1, 24)),
+        Some("fixed-base") => prove::fixed_base(),
+        Some("prove") => prove::check(number(1, 14), number(2, 2)),
+        Some("faults") => prove::faults(),
+        Some("flat") => prove::flat(u64::from(number(1, 200))),
+        Some("absent") => prove::absent(),
+        Some("bench") => {
+            let shape = arguments.get(1).map_or("porep", String::as_str);
+            let limit = Some(number(3, 0)).filter(|&mib| mib > 0).map(|mib| u64::from(mib) << 20);
+            prove::bench(shape, number(2, 20), limit, number(4, 1))
+        }
+        Some("limited") => {
+            let shape = arguments.get(1).map_or("dense", String::as_str);
+            prove::limited(shape, number(2, 24), u64::from(number(3, 12288)) << 20)
+        }
         Some("kernels") => kernels(&arguments[1..]),
-        _ => Err("usage: device_check ntt [MAX_LOG2]".into()),
+        _ => Err("see the top of examples/device_check/main.rs for the commands".into()),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -36,7 +36,8 @@ pub(crate) fn once(log_n: u32) -> Outcome {
     let stream = Stream::new(&context, Priority::Normal)?;
     let kernels = load(&context)?;
     let domain = Domain::new(log_n, RootOfUnity::bellman()).ok_or("domain")?;
-    let quotient = Quotient::new(&context, &kernels, &stream, domain, HBasis::OddLagrange)?;
+    let full = std::env::var_os("NTT_FULL").is_some();
+    let quotient = Quotient::new(&context, &kernels, &stream, domain, HBasis::OddLagrange, full)?;
     let vector = DeviceBuf::alloc(&context, domain.size() as u64 * SCALAR)?;
     let (begin, end) = (Event::new(&context, true)?, Event::new(&context, true)?);
     // SAFETY: the vector holds n elements.
@@ -72,10 +73,10 @@ pub(crate) fn run(max_log2: u32) -> Outcome {
     let (begin, end) = (Event::new(&context, true)?, Event::new(&context, true)?);
 
     for log_n in (3..=max_log2).filter(|&l| l <= 16 || l % 2 == 0 || l == max_log2) {
-        for root in [RootOfUnity::snarkjs(), RootOfUnity::bellman()] {
+        for (root, full) in [(RootOfUnity::snarkjs(), true), (RootOfUnity::bellman(), false)] {
             let domain = Domain::new(log_n, root).ok_or("domain")?;
             let n = domain.size();
-            let quotient = Quotient::new(&context, &kernels, &stream, domain, HBasis::OddLagrange)?;
+            let quotient = Quotient::new(&context, &kernels, &stream, domain, HBasis::OddLagrange, full)?;
             let vector = DeviceBuf::alloc(&context, n as u64 * SCALAR)?;
             let (first, base) = (Scalar::random(&mut rng), Scalar::random(&mut rng));
             // SAFETY: the vector holds n elements.
@@ -105,7 +106,7 @@ pub(crate) fn run(max_log2: u32) -> Outcome {
                 }
                 power *= base;
             }
-            if root == RootOfUnity::snarkjs() && log_n >= 16 {
+            if log_n >= 16 {
                 for (name, forward) in [("inverse", false), ("forward", true)] {
                     let mut times = Vec::new();
                     for _ in 0..12 {
@@ -122,7 +123,7 @@ pub(crate) fn run(max_log2: u32) -> Outcome {
                         stream.synchronise()?;
                         times.push(end.milliseconds_since(&begin)?);
                     }
-                    println!("2^{log_n} {name}: {}", summary(times.split_off(2)));
+                    println!("2^{log_n} {name}, full table: {full}: {}", summary(times.split_off(2)));
                 }
             }
         }
@@ -149,7 +150,7 @@ fn quotient(
     rng: &mut ChaCha20Rng,
 ) -> Outcome {
     let (n, log_n) = (domain.size(), domain.log2());
-    let quotient = Quotient::new(context, kernels, stream, domain, basis)?;
+    let quotient = Quotient::new(context, kernels, stream, domain, basis, true)?;
     let buffers: Vec<_> = (0..3).map(|_| DeviceBuf::alloc(context, n as u64 * SCALAR)).collect::<Result<_, _>>()?;
     let [a, b, c] = [0, 1, 2].map(|i| buffers[i].ptr());
     let (begin, end) = (Event::new(context, true)?, Event::new(context, true)?);

@@ -34,7 +34,8 @@ impl DryDevice {
             name: "dry device".into(),
             capability: 90,
             memory: vram,
-            multiprocessors: 132,
+            // An emulated launch costs time for every thread, busy or not.
+            multiprocessors: if emulated { 2 } else { 132 },
             shared_per_block: 227 * 1024,
             driver: 13000,
         };

@@ -98,6 +98,10 @@ pub enum CudaError {
         /// Bytes there.
         have: u64,
     },
+    /// What was asked for can't be done with what was given.
+    Unusable(&'static str),
+    /// The work was cancelled.
+    Cancelled,
     /// An earlier failure left the context in an unknown state; it must be opened again.
     Poisoned,
 }
@@ -163,6 +167,8 @@ impl fmt::Display for CudaError {
             Self::DoesNotFit { what, need, have } => {
                 write!(f, "{what} needs at least {need} bytes of device memory and {have} are available")
             }
+            Self::Unusable(reason) => f.write_str(reason),
+            Self::Cancelled => f.write_str("cancelled"),
             Self::Poisoned => f.write_str("the CUDA context was lost in an earlier failure; open the device again"),
         }
     }

@@ -112,7 +112,7 @@ fn transforms_agree_with_the_definition_in_every_pass_structure() {
             let domain = Domain::new(log_n, root).unwrap();
             let n = domain.size();
             let quotient =
-                Quotient::new(&bench.context, &bench.kernels, &bench.stream, domain, HBasis::OddLagrange).unwrap();
+                Quotient::new(&bench.context, &bench.kernels, &bench.stream, domain, HBasis::OddLagrange, false).unwrap();
             let x = random(n, &mut rng);
             let vector = bench.upload(n, &x);
             // SAFETY: the vector holds n elements.
@@ -174,7 +174,7 @@ fn quotients_agree_with_the_definition_for_both_bases_and_roots() {
         for log_n in [0, 1, 2, 3, 4, 6, 8, 9, 10] {
             let domain = Domain::new(log_n, root).unwrap();
             let n = domain.size();
-            let quotient = Quotient::new(&bench.context, &bench.kernels, &bench.stream, domain, basis).unwrap();
+            let quotient = Quotient::new(&bench.context, &bench.kernels, &bench.stream, domain, basis, true).unwrap();
             for (len, c_given) in [(n, false), (n - n / 3, true), (n - n / 3, false), (0, false)] {
                 let (a, b) = (random(len, &mut rng), random(len, &mut rng));
                 let satisfied: Vec<_> = a.iter().zip(&b).map(|(x, y)| *x * y).collect();
@@ -200,8 +200,8 @@ fn a_whole_plan_runs_dry_at_the_largest_domains() {
     for log_n in [24, 27, 28] {
         let domain = Domain::new(log_n, RootOfUnity::bellman()).unwrap();
         for basis in [HBasis::OddLagrange, HBasis::Monomial] {
-            let quotient = Quotient::new(&context, &kernels, &stream, domain, basis).unwrap();
-            assert_eq!(quotient.bytes(), Quotient::table_bytes(log_n));
+            let quotient = Quotient::new(&context, &kernels, &stream, domain, basis, true).unwrap();
+            assert_eq!(quotient.bytes(), Quotient::table_bytes(log_n, true));
             let null = DevicePtr::NULL;
             let rows = Rows { a: null, b: null.add(1), c: null.add(2), c_given: false, len: 1 << log_n };
             // SAFETY: a dry launch touches no memory.

@@ -1,0 +1,3 @@
+//! The CUDA backend, exported.
+
+splitprover_core::export_backend!(cuda::CudaPlugin);

@@ -1,0 +1,84 @@
+//! The backend as a plug-in: exported by the crate in `plugin/`.
+
+use std::path::PathBuf;
+
+use splitprover_core::BackendError;
+use splitprover_core::abi::{BackendPlugin, DeviceInfo, FixedBase, Host, Options, PinnedAllocator, Statistic};
+use splitprover_core::host_buf::ForeignMemory;
+
+use crate::device::{OpenOptions, devices};
+use crate::prover::CudaProver;
+use crate::transfer::PinnedPool;
+
+/// The CUDA backend's entry in the table of backends.
+#[derive(Debug)]
+pub struct CudaPlugin;
+
+impl BackendPlugin for CudaPlugin {
+    const NAME: &'static str = "cuda";
+    const VENDOR: &'static str = "splitprover";
+    const VERSION: &'static str = env!("CARGO_PKG_VERSION");
+    type Prover = CudaProver;
+
+    fn devices(_host: &Host) -> Result<Vec<DeviceInfo>, BackendError> {
+        let found = devices().map_err(|error| BackendError::device("looking for cards", error))?;
+        Ok(found
+            .into_iter()
+            .map(|card| DeviceInfo {
+                name: format!("{} ({})", card.name, card.arch()),
+                kind: "cuda".into(),
+                driver: format!("CUDA {}.{}", card.driver / 1000, card.driver % 1000 / 10),
+                memory_bytes: card.memory,
+                free_bytes: 0,
+            })
+            .collect())
+    }
+
+    /// Options: `vram_limit` in bytes, `cache` (folder of compiled kernels), `copies` (of the bases, for keys used many times), `slots`
+    /// (proofs that overlap on the card).
+    fn open(device: usize, options: &Options, host: Host) -> Result<CudaProver, BackendError> {
+        options.only(&["vram_limit", "cache", "copies", "slots"])?;
+        let defaults = OpenOptions::default();
+        let small = |name: &str, default: u32, most: u64| match options.number(name)? {
+            None => Ok(default),
+            Some(value) if (1..=most).contains(&value) => Ok(value as u32),
+            Some(value) => Err(BackendError::Unsupported(format!("option {name}: {value} is not in 1 to {most}"))),
+        };
+        let ordinal = u32::try_from(device)
+            .map_err(|_| BackendError::Unsupported(format!("there is no CUDA device {device}")))?;
+        let open = OpenOptions {
+            vram_limit: options.number("vram_limit")?,
+            cache: options.get("cache").map(PathBuf::from),
+            threads: host.threads(),
+            copies: small("copies", defaults.copies, 64)?,
+            slots: small("slots", defaults.slots as u32, 8)? as usize,
+        };
+        let prover = CudaProver::open(ordinal, open)?;
+        prover.pinned_pool().account_to(host.memory().ledger());
+        Ok(prover)
+    }
+
+    fn pinned(prover: &CudaProver) -> Option<&dyn PinnedAllocator> {
+        Some(prover.pinned_pool())
+    }
+
+    fn fixed_base(prover: &CudaProver) -> Option<&dyn FixedBase> {
+        Some(prover.fixed_base())
+    }
+
+    fn statistics(prover: &CudaProver) -> Vec<Statistic> {
+        let live = prover.context().live();
+        let figure = |name: &str, value: f64| Statistic { name: name.into(), value };
+        vec![
+            figure("device memory held, bytes", live.device_bytes as f64),
+            figure("page-locked memory held, bytes", live.pinned_bytes as f64),
+            figure("driver calls", prover.context().faults().calls() as f64),
+        ]
+    }
+}
+
+impl PinnedAllocator for PinnedPool {
+    fn allocate(&self, bytes: usize) -> Result<Box<dyn ForeignMemory>, BackendError> {
+        self.lease(bytes).map_err(|error| BackendError::device("page-locked memory", error))
+    }
+}

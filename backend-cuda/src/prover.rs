@@ -1,0 +1,451 @@
+//! The backend: `start` uploads and queues, `finish` waits and folds.
+//!
+//! What happens in [`CudaProver::start`], and on which stream:
+//!
+//! ```text
+//! upload   a, b, (c)  witness  count of dense scalars
+//! lane 0   .........  quotient (transforms)  . . . .  H + L
+//! lane 1 …                                            A, B in G1, B in G2
+//! ```
+//!
+//! The host waits for the upload stream alone: when it is idle the inputs have been read and are released, and the number of scalars
+//! that aren't 0 or ±1 is known, which decides the windows. Everything later is queued without waiting. Where bases are streamed,
+//! a thread that [`CudaPending`] owns does the queueing, for it has to feed the ring.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+
+use group::{Curve, Group as _};
+use splitprover_core::host_buf::Origin;
+use splitprover_core::{
+    BackendError, CircuitShape, G1Projective, G2Projective, Lent, LentEvaluations, LentInputs, PendingSums, ProvingKey,
+    QuerySums, SplitProver,
+};
+
+use crate::device::{Instance, OpenOptions, to_backend_error};
+use crate::driver::{Context, CudaError, DevicePtr};
+use crate::fixed_base::DeviceFixedBase;
+use crate::key::{DeviceKey, OUTBOX, OUTBOX_HEAD, OUTBOX_PART, Outbox, SlotLease};
+use crate::msm::{Msm, Plan as MsmPlan, collect_g1, collect_g2};
+use crate::ntt::{Rows, SCALAR};
+use crate::residency::{QueryId, SumId};
+use crate::transfer::{PinnedPool, WaitOnDrop};
+use crate::vector::bytes_of_scalars;
+
+/// A card as a [`SplitProver`].
+#[derive(Clone, Debug)]
+pub struct CudaProver {
+    instance: Arc<Instance>,
+    fixed_base: Arc<DeviceFixedBase>,
+}
+
+/// A loaded key. Clones are the same key; the memory goes with the last of them and of its proofs.
+#[derive(Clone)]
+pub struct CudaKey(Arc<DeviceKey>);
+
+impl std::fmt::Debug for CudaKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "CudaKey({})", self.0.residency)
+    }
+}
+
+impl CudaKey {
+    /// What of it is resident, in words.
+    #[must_use]
+    pub fn residency(&self) -> String {
+        self.0.residency.to_string()
+    }
+}
+
+impl CudaProver {
+    /// Opens card `ordinal`, as the driver numbers them, and loads or compiles the kernels.
+    ///
+    /// # Errors
+    /// [`BackendError`] says in one line what is missing or too old.
+    pub fn open(ordinal: u32, options: OpenOptions) -> Result<Self, BackendError> {
+        let context = Context::open(ordinal).map_err(|error| BackendError::device("opening the card", error))?;
+        Self::with_context(context, options)
+    }
+
+    /// The same on a context of the caller's: a dry or emulated one in tests.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn with_context(context: Context, options: OpenOptions) -> Result<Self, BackendError> {
+        let instance = Instance::new(context.clone(), options)
+            .map_err(|error| to_backend_error(&context, "kernels and staging buffers", error))?;
+        let instance = Arc::new(instance);
+        Ok(Self { fixed_base: Arc::new(DeviceFixedBase::new(instance.clone())), instance })
+    }
+
+    /// Multiples of one base by many scalars, for key generation.
+    #[must_use]
+    pub fn fixed_base(&self) -> &DeviceFixedBase {
+        &self.fixed_base
+    }
+
+    /// Page-locked buffers: inputs that are born in one are uploaded at full speed.
+    #[must_use]
+    pub fn pinned_pool(&self) -> &PinnedPool {
+        &self.instance.pool
+    }
+
+    /// The context, for statistics and tests.
+    #[must_use]
+    pub fn context(&self) -> &Context {
+        &self.instance.context
+    }
+}
+
+impl SplitProver for CudaProver {
+    type Key = CudaKey;
+    type Pending = CudaPending;
+
+    fn load_key(&self, key: &Arc<ProvingKey>) -> Result<CudaKey, BackendError> {
+        self.instance.usable()?;
+        let loaded = DeviceKey::load(&self.instance, key);
+        loaded.map(|key| CudaKey(Arc::new(key))).map_err(|error| self.instance.fail("the proving key", error))
+    }
+
+    fn start<'i>(&self, key: &CudaKey, inputs: LentInputs<'i>) -> Result<CudaPending, BackendError> {
+        self.instance.usable()?;
+        start(&key.0, inputs).map_err(|error| self.instance.fail("starting a proof", error))
+    }
+
+    fn retained_host_bytes(&self, _shape: &CircuitShape) -> u64 {
+        // The sums' page-locked landing place, and a streaming thread's stack.
+        OUTBOX as u64 + (2 << 20)
+    }
+}
+
+/// A vector on its way to the device.
+struct Upload<'i> {
+    /// Still lent while the card reads it; `None` once it has been copied to the ring and released.
+    reading: Option<Lent<'i>>,
+}
+
+fn upload<'i>(key: &DeviceKey, slot: &SlotLease, vector: Lent<'i>, to: DevicePtr) -> Result<Upload<'i>, CudaError> {
+    let bytes = bytes_of_scalars(&vector);
+    if vector.origin() == Origin::Pool(key.instance.pool.identity()) {
+        // SAFETY: the vector stays lent, in `reading` or in our caller's frame, until the upload stream has been waited for: `start` does
+        // that before it releases or returns, on every path, by `WaitOnDrop`. `to` is one of the slot's vectors.
+        unsafe { slot.upload.upload(to, bytes.as_ptr(), bytes.len() as u64)? };
+        return Ok(Upload { reading: Some(vector) });
+    }
+    // SAFETY: `to` is one of the slot's vectors, which hold any vector that core has checked against the key.
+    unsafe { key.instance.uploader.upload(&slot.upload, to, bytes)? };
+    vector.release();
+    Ok(Upload { reading: None })
+}
+
+fn start(key: &Arc<DeviceKey>, inputs: LentInputs<'_>) -> Result<CudaPending, CudaError> {
+    let LentInputs { evaluations, witness, .. } = inputs;
+    // The only allocation; it comes before any vector is touched.
+    let outbox = key.outbox()?;
+    let slot = key.lease();
+    let prepared = prepare(key, &slot, &outbox, evaluations, witness);
+    let (h, dense) = match prepared {
+        Ok(prepared) => prepared,
+        Err(error) => {
+            // Part of the quotient may be queued; the slot's next proof must not meet it.
+            for lane in &slot.lanes {
+                let _ = lane.synchronise();
+            }
+            return Err(error);
+        }
+    };
+    if key.residency.is_resident() {
+        let job = Job::queue(key, &slot, outbox, h, dense, &AtomicBool::new(false))?;
+        return Ok(CudaPending { state: Some(State::Queued(job)) });
+    }
+    let cancel = Arc::new(AtomicBool::new(false));
+    let (streaming_key, cancelled) = (key.clone(), cancel.clone());
+    let thread = std::thread::Builder::new()
+        .name("cuda-stream".into())
+        .stack_size(1 << 20)
+        .spawn(move || Job::queue(&streaming_key, &slot, outbox, h, dense, &cancelled))
+        .map_err(|_| CudaError::Unusable("no thread could be started for streaming"))?;
+    Ok(CudaPending { state: Some(State::Streaming { thread, cancel, key: key.clone() }) })
+}
+
+/// Uploads the inputs, releases them, and queues the quotient. Returns where its scalars will be, and the number of witness values that are
+/// none of 0, 1, −1.
+fn prepare(
+    key: &DeviceKey,
+    slot: &SlotLease,
+    outbox: &Outbox,
+    evaluations: Option<LentEvaluations<'_>>,
+    witness: Lent<'_>,
+) -> Result<(DevicePtr, u64), CudaError> {
+    let sizes = &key.sizes;
+    let [a, b, c] = [0, 1, 2].map(|which| slot.rows(sizes, which));
+    let main = &slot.lanes[0];
+    // Declared after the loans, so dropped before them: no borrow ends while the card reads it.
+    let all_read = WaitOnDrop(&slot.upload);
+    let mut reading = Vec::new();
+    // The vectors still serve the slot's previous proof.
+    for done in &slot.lane_done {
+        slot.upload.wait(done)?;
+    }
+    let evaluated = match evaluations {
+        Some(evaluations) => {
+            let len = evaluations.a.len() as u32;
+            let c_given = evaluations.c.is_some();
+            let LentEvaluations { a: lent_a, b: lent_b, c: lent_c, .. } = evaluations;
+            reading.push(upload(key, slot, lent_a, a)?);
+            reading.push(upload(key, slot, lent_b, b)?);
+            if let Some(lent_c) = lent_c {
+                reading.push(upload(key, slot, lent_c, c)?);
+            }
+            slot.upload.record(&slot.rows_ready)?;
+            main.wait(&slot.rows_ready)?;
+            // SAFETY: the slot's vectors have room for n scalars each, and live as long as the key, which waits for its streams.
+            Some(unsafe { key.quotient.enqueue(main, Rows { a, b, c, c_given, len })? })
+        }
+        None => None,
+    };
+    let num_variables = witness.len() as u32;
+    reading.push(upload(key, slot, witness, slot.witness())?);
+    slot.upload.record(&slot.witness_ready)?;
+    let h = match evaluated {
+        Some(h) => h,
+        None => {
+            let Some([matrix_a, matrix_b]) = &key.matrices else {
+                return Err(CudaError::Unusable("the key has no matrices and no evaluations were given"));
+            };
+            main.wait(&slot.witness_ready)?;
+            let kernels = &key.instance.vector;
+            // SAFETY: as above; core has checked that the matrices have a column per variable and at most n rows.
+            unsafe {
+                matrix_a.product(kernels, main, slot.witness(), a)?;
+                matrix_b.product(kernels, main, slot.witness(), b)?;
+                key.quotient.enqueue(main, Rows { a, b, c, c_given: false, len: matrix_a.num_rows() })?
+            }
+        }
+    };
+    // SAFETY: the witness is in place on this stream; counter and outbox live until it has been waited for, which our caller sees to
+    // when this fails.
+    unsafe {
+        key.instance.vector.count_dense(&slot.upload, slot.witness(), num_variables, slot.counter.ptr())?;
+        slot.upload.download(outbox.memory.as_ptr(), slot.counter.ptr(), 4)?;
+    }
+    slot.upload.synchronise()?;
+    drop(all_read);
+    for upload in reading {
+        if let Some(vector) = upload.reading {
+            vector.release();
+        }
+    }
+    let count = outbox.memory.as_slice().first_chunk().map_or(0, |bytes| u32::from_ne_bytes(*bytes));
+    Ok((h, u64::from(count)))
+}
+
+/// Sums that are queued on the device.
+struct Job {
+    key: Arc<DeviceKey>,
+    /// `None` once returned.
+    outbox: Option<Outbox>,
+    plans: [Option<MsmPlan>; 4],
+}
+
+impl Job {
+    /// Queues all sums and their way back to the host.
+    fn queue(
+        key: &Arc<DeviceKey>,
+        slot: &SlotLease,
+        outbox: Outbox,
+        h: DevicePtr,
+        dense: u64,
+        cancel: &AtomicBool,
+    ) -> Result<Self, CudaError> {
+        let plans = SumId::ALL.map(|sum| {
+            (key.sizes.sum_len(sum) > 0).then(|| key.residency.msm(&key.sizes, sum, dense))
+        });
+        let mut queued = Ok(());
+        for sum in [SumId::Hl, SumId::B2, SumId::A, SumId::B1] {
+            if let Some(plan) = &plans[sum as usize] {
+                queued = queued.and_then(|()| queue_sum(key, slot, &outbox, sum, plan, h, cancel));
+            }
+        }
+        for ((lane, lane_done), done) in slot.lanes.iter().zip(&slot.lane_done).zip(&outbox.done) {
+            queued = queued.and_then(|()| lane.record(lane_done)).and_then(|()| lane.record(done));
+        }
+        let job = Self { key: key.clone(), outbox: Some(outbox), plans };
+        match queued {
+            Ok(()) => Ok(job),
+            Err(error) => {
+                // Nothing may still be on its way to the outbox, or be left for the slot's next proof to trip over.
+                for lane in &slot.lanes {
+                    let _ = lane.synchronise();
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Waits for the sums and folds them.
+    fn collect(mut self) -> Result<QuerySums, CudaError> {
+        let key = self.key.clone();
+        let wait = self.outbox.iter().flat_map(|outbox| &outbox.done).try_for_each(|done| done.synchronise());
+        let Some(outbox) = self.outbox.take() else { return Err(CudaError::Cancelled) };
+        if let Err(error) = wait {
+            // The context is dead, or a fault was injected after the wait: the outbox is at rest either way.
+            return Err(error);
+        }
+        let bytes = |sum: SumId, plan: &MsmPlan| {
+            let from = part_of(sum);
+            &outbox.memory.as_slice()[from..from + plan.output_bytes()]
+        };
+        let g1 = |sum: SumId| match &self.plans[sum as usize] {
+            Some(plan) => collect_g1(plan, bytes(sum, plan)),
+            None => G1Projective::identity(),
+        };
+        let g2 = |sum: SumId| match &self.plans[sum as usize] {
+            Some(plan) => collect_g2(plan, bytes(sum, plan)),
+            None => G2Projective::identity(),
+        };
+        let sums = QuerySums {
+            a: g1(SumId::A).to_affine(),
+            b_g1: g1(SumId::B1).to_affine(),
+            b_g2: g2(SumId::B2).to_affine(),
+            hl: g1(SumId::Hl).to_affine(),
+        };
+        key.return_outbox(outbox);
+        Ok(sums)
+    }
+}
+
+impl Drop for Job {
+    fn drop(&mut self) {
+        if let Some(outbox) = self.outbox.take() {
+            // The card writes to the outbox until then.
+            if outbox.done.iter().all(|done| done.synchronise().is_ok()) {
+                self.key.return_outbox(outbox);
+            }
+        }
+    }
+}
+
+/// Where a sum's output begins in the outbox.
+fn part_of(sum: SumId) -> usize {
+    OUTBOX_HEAD + sum as usize * OUTBOX_PART
+}
+
+/// Queues one sum on its lane.
+fn queue_sum(
+    key: &DeviceKey,
+    slot: &SlotLease,
+    outbox: &Outbox,
+    sum: SumId,
+    plan: &MsmPlan,
+    h: DevicePtr,
+    cancel: &AtomicBool,
+) -> Result<(), CudaError> {
+    let lane_index = key.residency.lanes[sum as usize];
+    let lane = &slot.lanes[lane_index];
+    lane.wait(&slot.witness_ready)?;
+    let private = slot.witness().add(SCALAR * (key.host.shape().num_public as u64 + 1));
+    let scalars = |query| match query {
+        QueryId::H => h,
+        QueryId::L => private,
+        QueryId::A | QueryId::B1 | QueryId::B2 => slot.witness(),
+    };
+    let kernels = key.instance.msm_kernels(sum.group());
+    // SAFETY: the lane's workspace has room for every plan that `Residency::msm` makes for it, serves this lane alone, in whose order
+    // sums follow one another, and lives as long as the key, which waits for its streams.
+    let msm = unsafe { Msm::new(kernels, plan, slot.workspaces[lane_index].ptr()) };
+    msm.begin(lane)?;
+    let segments: Vec<_> = sum.queries().iter().map(|&query| key.resident(query, scalars(query))).collect();
+    // SAFETY: bases and indices are the key's, scalars the slot's; `lane_done` keeps the next proof's uploads off until this work is
+    // done. Core promises scalars below r; the quotient's are; indices come from a density map over the variables.
+    unsafe { msm.add(lane, &segments)? };
+    if let Some(chunks) = &slot.chunks {
+        let mut turn = 0;
+        for &query in sum.queries() {
+            let streamed = key.streamed(query);
+            for from in streamed.clone().step_by(key.residency.chunk as usize) {
+                if cancel.load(Ordering::Relaxed) {
+                    return Err(CudaError::Cancelled);
+                }
+                let len = (streamed.end - from).min(key.residency.chunk as u32);
+                let record = query.group().point_bytes() as usize;
+                let buffer = &chunks[turn % 2];
+                slot.upload.wait(&slot.chunk_free[turn % 2])?;
+                let fill = |at: usize, chunk: &mut [u8]| key.copy_bases(query, from as usize + at / record, chunk);
+                // SAFETY: the buffer holds a whole chunk of either group, and was waited for.
+                unsafe {
+                    let uploader = &key.instance.uploader;
+                    uploader.upload_filled(&slot.upload, buffer.ptr(), len as usize * record, record, fill)?;
+                }
+                slot.upload.record(&slot.chunk_ready[turn % 2])?;
+                lane.wait(&slot.chunk_ready[turn % 2])?;
+                // SAFETY: as for the resident part; the buffer isn't written again before `chunk_free` has fired.
+                unsafe { msm.add(lane, &[key.chunk(query, buffer.ptr(), from, len, scalars(query))])? };
+                lane.record(&slot.chunk_free[turn % 2])?;
+                turn += 1;
+            }
+        }
+    }
+    msm.finish(lane)?;
+    if plan.output_bytes() > OUTBOX_PART {
+        return Err(CudaError::DoesNotFit {
+            what: "the result of a multi-exponentiation",
+            need: plan.output_bytes() as u64,
+            have: OUTBOX_PART as u64,
+        });
+    }
+    // SAFETY: the part has room for the output, and the outbox stays alive until its events have fired.
+    unsafe {
+        let to = outbox.memory.as_ptr().add(part_of(sum));
+        lane.download(to, msm.output(), plan.output_bytes() as u64)
+    }
+}
+
+/// A proof whose sums are under way. It holds no input: only where the sums will arrive.
+pub struct CudaPending {
+    /// `None` once finished.
+    state: Option<State>,
+}
+
+enum State {
+    Queued(Job),
+    Streaming { thread: JoinHandle<Result<Job, CudaError>>, cancel: Arc<AtomicBool>, key: Arc<DeviceKey> },
+}
+
+impl std::fmt::Debug for CudaPending {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match &self.state {
+            None => "CudaPending(finished)",
+            Some(State::Queued(_)) => "CudaPending(queued)",
+            Some(State::Streaming { .. }) => "CudaPending(streaming)",
+        })
+    }
+}
+
+impl PendingSums for CudaPending {
+    fn finish(mut self) -> Result<QuerySums, BackendError> {
+        let (key, job) = match self.state.take() {
+            None => return Err(BackendError::Cancelled),
+            Some(State::Queued(job)) => (job.key.clone(), Ok(job)),
+            Some(State::Streaming { thread, key, .. }) => match thread.join() {
+                Ok(job) => (key, job),
+                Err(payload) => std::panic::resume_unwind(payload),
+            },
+        };
+        job.and_then(Job::collect).map_err(|error| key.instance.fail("finishing a proof", error))
+    }
+}
+
+impl Drop for CudaPending {
+    fn drop(&mut self) {
+        if let Some(State::Streaming { thread, cancel, .. }) = self.state.take() {
+            cancel.store(true, Ordering::Relaxed);
+            // What it queued is waited for where the job is dropped; a panic has nobody to go to.
+            drop(thread.join());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,330 @@
+//! What of a key lives in device memory: a plan made from numbers alone, before anything is allocated.
+//!
+//! In order of preference the plan gives up: the second slot (two proofs overlap with it), separate lanes (independent
+//! multi-exponentiations run side by side), room for sorting (more passes), and last the residency of bases. Every base costs one PCIe
+//! transfer per proof when it isn't resident, whatever query it is from, so all bases are worth the same per byte: queries are
+//! made resident one after the other until memory ends, the last one in part, and the rest is streamed in chunks.
+
+use std::fmt;
+
+use crate::driver::CudaError;
+use crate::msm::{Group, Plan as MsmPlan, Shape};
+use crate::ntt::{Quotient, SCALAR};
+
+/// The queries of a key, in the order in which they become resident.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[expect(missing_docs, reason = "named as in Groth16")]
+pub enum QueryId {
+    H,
+    L,
+    A,
+    B1,
+    B2,
+}
+
+impl QueryId {
+    /// All five.
+    pub const ALL: [Self; 5] = [Self::H, Self::L, Self::A, Self::B1, Self::B2];
+
+    /// The group its bases are in.
+    #[must_use]
+    pub fn group(self) -> Group {
+        if self == Self::B2 { Group::G2 } else { Group::G1 }
+    }
+}
+
+/// The four sums, and the queries that feed each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[expect(missing_docs, reason = "named as in Groth16")]
+pub enum SumId {
+    Hl,
+    A,
+    B1,
+    B2,
+}
+
+impl SumId {
+    /// All four.
+    pub const ALL: [Self; 4] = [Self::Hl, Self::A, Self::B1, Self::B2];
+
+    /// The queries whose multi-exponentiations add up to it.
+    #[must_use]
+    pub fn queries(self) -> &'static [QueryId] {
+        match self {
+            Self::Hl => &[QueryId::H, QueryId::L],
+            Self::A => &[QueryId::A],
+            Self::B1 => &[QueryId::B1],
+            Self::B2 => &[QueryId::B2],
+        }
+    }
+
+    /// The group of the sum.
+    #[must_use]
+    pub fn group(self) -> Group {
+        if self == Self::B2 { Group::G2 } else { Group::G1 }
+    }
+}
+
+/// The sizes that a plan follows from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sizes {
+    /// log2 of the domain.
+    pub log_n: u32,
+    /// Variables of the witness.
+    pub num_variables: u64,
+    /// Bases of each query, by [`QueryId`].
+    pub bases: [u64; 5],
+    /// Whether a query needs an index from bases to variables.
+    pub indexed: [bool; 5],
+    /// Device bytes of the matrices.
+    pub matrices: u64,
+    /// Multiprocessors of the card.
+    pub multiprocessors: u32,
+    /// Most shifted copies of the bases to keep, 1 for none.
+    pub max_copies: u32,
+    /// Most proofs whose device work may overlap.
+    pub max_slots: usize,
+}
+
+impl Sizes {
+    /// Bases that a sum ranges over.
+    #[must_use]
+    pub fn sum_len(&self, sum: SumId) -> u64 {
+        sum.queries().iter().map(|&query| self.bases[query as usize]).sum()
+    }
+
+    fn point_bytes(&self, query: QueryId) -> u64 {
+        self.bases[query as usize] * query.group().point_bytes()
+    }
+
+    /// Witness, a, b, c.
+    fn vectors(&self) -> u64 {
+        SCALAR * (self.num_variables + (3 << self.log_n))
+    }
+
+    fn indices(&self) -> u64 {
+        QueryId::ALL.iter().filter(|&&q| self.indexed[q as usize]).map(|&q| 4 * self.bases[q as usize]).sum()
+    }
+}
+
+/// Where everything goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Residency {
+    /// Sets of vectors and workspaces: proofs whose device work may overlap.
+    pub slots: usize,
+    /// For each sum the lane that computes it.
+    pub lanes: [usize; 4],
+    /// Workspace of each lane in bytes; as many as there are lanes.
+    pub workspaces: Vec<u64>,
+    /// Bytes that a multi-exponentiation may use for sorting.
+    pub pair_budget: u64,
+    /// Window size and copies of each sum, for a witness without zeros and ones.
+    pub shapes: [Shape; 4],
+    /// Bases of each query that are resident.
+    pub resident: [u64; 5],
+    /// Bases of a streamed chunk; there are two such buffers in each slot where anything is streamed, of [`Self::chunk_bytes`] each.
+    pub chunk: u64,
+    /// Whether the transforms get their full table of twiddles.
+    pub full_twiddles: bool,
+    /// Device bytes in all.
+    pub total: u64,
+}
+
+/// Kept free for the driver's own needs: stacks of kernels, launches, fragmentation.
+fn margin(available: u64) -> u64 {
+    (available / 64).clamp(64 << 20, 1 << 30)
+}
+
+const BUDGETS: [u64; 8] = [8 << 30, 4 << 30, 2 << 30, 1 << 30, 512 << 20, 256 << 20, 128 << 20, 32 << 20];
+
+impl Residency {
+    /// The best plan for `available` bytes.
+    ///
+    /// # Errors
+    /// [`CudaError::DoesNotFit`] when not even a fully streamed key leaves room for the vectors of one proof.
+    pub fn plan(sizes: &Sizes, available: u64) -> Result<Self, CudaError> {
+        let usable = available.saturating_sub(margin(available));
+        let shared_lanes = [0, 1, 1, 1];
+        let copies: &[u32] = if sizes.max_copies > 1 { &[sizes.max_copies, 1] } else { &[1] };
+        let full_twiddles = Quotient::table_bytes(sizes.log_n, true) - Quotient::table_bytes(sizes.log_n, false);
+        for &max_copies in copies {
+            for slots in (1..=sizes.max_slots.max(1)).rev() {
+                for lanes in [[0, 1, 2, 3], shared_lanes] {
+                    for &budget in &BUDGETS[..3] {
+                        let mut plan = Self::resident(sizes, max_copies, slots, lanes, budget);
+                        if plan.total <= usable {
+                            if plan.total + full_twiddles <= usable {
+                                plan.full_twiddles = true;
+                                plan.total += full_twiddles;
+                            }
+                            return Ok(plan);
+                        }
+                    }
+                }
+            }
+        }
+        for &budget in &BUDGETS[2..] {
+            let plan = Self::resident(sizes, 1, 1, [0; 4], budget);
+            if plan.total <= usable {
+                return Ok(plan);
+            }
+        }
+        let mut need = u64::MAX;
+        for (&budget, chunk) in BUDGETS[3..].iter().zip([22, 21, 20, 19, 16]) {
+            let mut plan = Self::resident(sizes, 1, 1, [0; 4], budget);
+            let points: u64 = QueryId::ALL.iter().map(|&query| sizes.point_bytes(query)).sum();
+            plan.chunk = 1 << chunk;
+            let fixed = plan.total - points + 2 * plan.chunk_bytes();
+            need = need.min(fixed);
+            let Some(mut room) = usable.checked_sub(fixed) else { continue };
+            // A plan that keeps next to nothing resident streams all the same with a smaller workspace: try that first.
+            if room < points / 4 && budget > BUDGETS[5] {
+                continue;
+            }
+            plan.total = fixed;
+            for query in QueryId::ALL {
+                let bytes = query.group().point_bytes();
+                let count = sizes.bases[query as usize].min(room / bytes);
+                plan.resident[query as usize] = count;
+                room -= count * bytes;
+                plan.total += count * bytes;
+            }
+            return Ok(plan);
+        }
+        Err(CudaError::DoesNotFit { what: "a proof of this size", need: need + margin(available), have: available })
+    }
+
+    fn resident(sizes: &Sizes, max_copies: u32, slots: usize, lanes: [usize; 4], budget: u64) -> Self {
+        let shapes = SumId::ALL.map(|sum| Shape::choose(sizes.sum_len(sum).max(1), max_copies));
+        let mut plan = Self {
+            slots,
+            lanes,
+            workspaces: vec![0; lanes.iter().max().map_or(1, |last| last + 1)],
+            pair_budget: budget,
+            shapes,
+            resident: sizes.bases,
+            chunk: 0,
+            full_twiddles: false,
+            total: 0,
+        };
+        for sum in SumId::ALL {
+            let bytes = plan.msm(sizes, sum, u64::MAX).workspace_bytes();
+            let lane = &mut plan.workspaces[lanes[sum as usize]];
+            *lane = bytes.max(*lane);
+        }
+        let points: u64 = SumId::ALL
+            .iter()
+            .flat_map(|&sum| sum.queries().iter().map(move |&query| (sum, query)))
+            .map(|(sum, query)| sizes.point_bytes(query) * u64::from(shapes[sum as usize].copies))
+            .sum();
+        let per_slot = sizes.vectors() + plan.workspaces.iter().sum::<u64>();
+        plan.total =
+            points + sizes.indices() + sizes.matrices + Quotient::table_bytes(sizes.log_n, false) + slots as u64 * per_slot;
+        plan
+    }
+
+    /// The multi-exponentiation of a sum when `dense` of the witness values are none of 0, 1, −1 (more than there are: all of them).
+    ///
+    /// Without copies the window follows from that; with copies it is built into the table. Either way the plan fits its lane's
+    /// workspace.
+    #[must_use]
+    pub fn msm(&self, sizes: &Sizes, sum: SumId, dense: u64) -> MsmPlan {
+        let shape = self.shapes[sum as usize];
+        let len = sizes.sum_len(sum).max(1);
+        let build = |shape| MsmPlan::new(sum.group(), shape, len, sizes.multiprocessors, self.pair_budget);
+        let full = build(shape);
+        if shape.copies > 1 {
+            return full;
+        }
+        let h = if sum == SumId::Hl { sizes.bases[QueryId::H as usize] } else { 0 };
+        let expected = h.saturating_add(dense).min(len);
+        let fitted = build(Shape::choose(expected, 1));
+        if fitted.workspace_bytes() <= self.workspaces[self.lanes[sum as usize]] { fitted } else { full }
+    }
+
+    /// Bytes of one buffer for streamed bases.
+    #[must_use]
+    pub fn chunk_bytes(&self) -> u64 {
+        self.chunk * Group::G2.point_bytes()
+    }
+
+    /// Whether all bases are resident.
+    #[must_use]
+    pub fn is_resident(&self) -> bool {
+        self.chunk == 0
+    }
+}
+
+impl fmt::Display for Residency {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} MiB, {} slots, {} lanes, ", self.total >> 20, self.slots, self.workspaces.len())?;
+        if self.is_resident() {
+            f.write_str("key resident")
+        } else {
+            write!(f, "resident bases {:?}, chunks of {}", self.resident, self.chunk)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sizes(log_n: u32) -> Sizes {
+        let n = 1 << log_n;
+        Sizes {
+            log_n,
+            num_variables: n,
+            bases: [n, n - 1, n, n, n],
+            indexed: [false, false, true, true, true],
+            matrices: 0,
+            multiprocessors: 132,
+            max_copies: 1,
+            max_slots: 2,
+        }
+    }
+
+    #[test]
+    fn a_large_card_keeps_everything_and_overlaps_proofs() {
+        for log_n in [0, 1, 10, 20, 24, 26] {
+            let plan = Residency::plan(&sizes(log_n), 139 << 30).unwrap();
+            assert!(plan.is_resident() && plan.slots == 2, "2^{log_n}: {plan}");
+        }
+        // A Filecoin partition: b is sparse.
+        let mut partition = sizes(27);
+        partition.bases[3] /= 4;
+        partition.bases[4] /= 4;
+        let plan = Residency::plan(&partition, 139 << 30).unwrap();
+        assert!(plan.is_resident(), "{plan}");
+    }
+
+    #[test]
+    fn less_memory_never_gives_a_plan_that_needs_more_than_there_is() {
+        for log_n in [4, 16, 20, 22, 24] {
+            for available in (26..38).rev().flat_map(|log| [3u64 << (log - 1), 1 << log]) {
+                match Residency::plan(&sizes(log_n), available) {
+                    Ok(plan) => {
+                        assert!(plan.total <= available, "2^{log_n}, {available}: {plan}");
+                        assert!(plan.resident.iter().zip(&sizes(log_n).bases).all(|(r, b)| r <= b));
+                        for sum in SumId::ALL {
+                            for dense in [0, 1, 1 << (log_n / 2), u64::MAX] {
+                                let bytes = plan.msm(&sizes(log_n), sum, dense).workspace_bytes();
+                                assert!(bytes <= plan.workspaces[plan.lanes[sum as usize]]);
+                            }
+                        }
+                    }
+                    Err(error) => assert!(matches!(error, CudaError::DoesNotFit { .. })),
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_limits_asked_for_hold_dense_circuits() {
+        for (log_n, limit) in [(24, 12u64 << 30), (22, 3 << 30)] {
+            let plan = Residency::plan(&sizes(log_n), limit).unwrap();
+            let resident: u64 = plan.resident.iter().sum();
+            assert!(resident * 2 > sizes(log_n).bases.iter().sum::<u64>(), "2^{log_n}: {plan}");
+        }
+    }
+}
