@@ -18,7 +18,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::formats::{OpenOptions, ZkeyFile};
+use crate::formats::{OpenOptions, Stamps, ZkeyFile, survive_shrinking};
 pub use failure::Failure;
 use progress::Progress;
 
@@ -52,6 +52,8 @@ enum Command {
 pub fn main() -> ExitCode {
     // Usage errors are exit code 2, help and version 0: clap's own choice is ours.
     let cli = Cli::parse();
+    // A key that is cut while it is mapped is a bad file, not a crash. Without the handler it would be one; nothing else changes.
+    let _ = survive_shrinking();
     let result = match cli.command {
         Command::Prove(arguments) => prove::run(&arguments),
         Command::Verify(arguments) => verify::run(&arguments),
@@ -74,7 +76,7 @@ pub fn main() -> ExitCode {
 fn open_key(path: &Path, recheck: bool, deep: bool) -> Result<ZkeyFile, Failure> {
     let progress = Progress::new("checking points");
     let report = |done, total| progress.update(done, total);
-    let file = ZkeyFile::open(path, OpenOptions { recheck, deep, progress: Some(&report), ..OpenOptions::default() })?;
+    let file = ZkeyFile::open(path, OpenOptions { recheck, deep, stamps: Stamps::User, progress: Some(&report) })?;
     drop(progress);
     if file.is_insecure() {
         eprintln!("splitprover: warning: {}: INSECURE development key, anyone can forge its proofs", path.display());

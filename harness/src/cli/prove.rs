@@ -53,9 +53,10 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let proof = times.of("finish", || match blinding {
         Some(blinding) => in_flight.finish_with(blinding),
         None => in_flight.finish(),
-    })?;
-    // The key's map must not have changed under the proof. Verification would have seen it; this says why.
+    });
+    // The key's map must not have changed under the proof. Verification has seen it then; this says why.
     file.check_unchanged()?;
+    let proof = proof?;
 
     write_files(&[
         (&arguments.proof, json::proof_to_json(&proof).as_bytes()),
