@@ -118,7 +118,8 @@ pub fn generate_over<S: ConstraintSystem>(
         let divisor = if i <= num_public { gamma_inverse } else { delta_inverse };
         *c = (beta * a + alpha * b + *c) * divisor;
     });
-    let ic = combined[..=num_public].iter().map(multiple).collect();
+    let ic = resources.table::<G1Affine>("IC", &combined[..=num_public])?;
+    let ic = (0..ic.len()).map(|i| ic.get(i)).collect();
     let l = resources.query("L query", &combined[num_public + 1..])?;
     drop(combined);
     let a_query = resources.query("A query", &a)?;
