@@ -22,6 +22,7 @@ fuzz_target!(|data: &[u8]| {
     let Ok(written) = r1cs_to_bytes(name, file.header(), [&a, &b, &c], labels.as_deref()) else { return };
     let again = R1csFile::from_bytes(name, written).expect("constraints that were written can be read");
     assert_eq!(again.header(), file.header());
-    assert_eq!(again.labels(), labels);
+    // A file without labels is written with the wires' own numbers: circom's tools want the section.
+    assert!(labels.is_none() || again.labels() == labels);
     assert_eq!(again.matrices(name).expect("they fit before"), [a, b, c]);
 });
