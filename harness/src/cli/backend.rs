@@ -14,6 +14,13 @@ pub(super) struct Choice {
     /// Backend: a name, or the path of a shared library
     #[arg(long, default_value = "cpu", value_name = "NAME|PATH")]
     backend: String,
+    #[command(flatten)]
+    settings: Settings,
+}
+
+/// How a backend is opened.
+#[derive(Clone, Debug, clap::Args)]
+pub(super) struct Settings {
     /// Device of the backend, as `splitprover backends` numbers them
     #[arg(long, default_value_t = 0)]
     device: usize,
@@ -23,6 +30,22 @@ pub(super) struct Choice {
     /// An option of the backend's own
     #[arg(long = "option", value_name = "KEY=VALUE", value_parser = key_value)]
     options: Vec<(String, String)>,
+}
+
+impl Settings {
+    /// As the library takes them. Bytes are charged to a ledger of its own until another is set.
+    pub(super) fn open_options(&self) -> OpenOptions {
+        let options = OpenOptions::new(self.device).threads(self.threads).log(log());
+        self.options.iter().fold(options, |options, (key, value)| options.set(key, value))
+    }
+
+    /// As a user would type them again.
+    pub(super) fn command_line(&self) -> String {
+        let device = if self.device == 0 { String::new() } else { format!(" --device {}", self.device) };
+        let threads = if self.threads == 0 { String::new() } else { format!(" --threads {}", self.threads) };
+        let options = self.options.iter().map(|(key, value)| format!(" --option {key}={value}"));
+        device + &threads + &options.collect::<String>()
+    }
 }
 
 fn key_value(text: &str) -> Result<(String, String), String> {
@@ -37,7 +60,7 @@ impl From<LoadError> for Failure {
 }
 
 /// Warnings and errors of backends go to standard error.
-fn log() -> LogSink {
+pub(super) fn log() -> LogSink {
     LogSink::new(|level, target, message| {
         if matches!(level, LogLevel::Warn | LogLevel::Error) {
             eprintln!("splitprover: warning: {target}: {message}");
@@ -52,11 +75,7 @@ pub(super) fn registry() -> Registry {
 
 /// Opens the backend that was asked for. One that can't be had is an error: there is no fall-back.
 pub(super) fn open(choice: &Choice, ledger: &MemoryLedger) -> Result<Backend, Failure> {
-    let mut options = OpenOptions::new(choice.device).threads(choice.threads).ledger(ledger.clone()).log(log());
-    for (key, value) in &choice.options {
-        options = options.set(key, value);
-    }
-    Ok(registry().load(&choice.backend)?.open(&options)?)
+    Ok(registry().load(&choice.backend)?.open(&choice.settings.open_options().ledger(ledger.clone()))?)
 }
 
 /// Opens the reference backend, which is always there.

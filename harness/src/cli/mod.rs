@@ -5,6 +5,7 @@
 
 mod backend;
 mod check;
+mod conform;
 mod export_vk;
 mod failure;
 mod inspect;
@@ -44,6 +45,8 @@ enum Command {
     Check(check::Arguments),
     /// Make a development key. Its trapdoor is known: INSECURE
     Setup(setup::Arguments),
+    /// Run the suite that every backend must pass, or compare two backends on random keys
+    Conform(Box<conform::Arguments>),
     /// List every backend: loaded, or why not
     Backends(backend::ListArguments),
 }
@@ -61,6 +64,7 @@ pub fn main() -> ExitCode {
         Command::Inspect(arguments) => inspect::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
         Command::Setup(arguments) => setup::run(&arguments),
+        Command::Conform(arguments) => conform::run(&arguments),
         Command::Backends(arguments) => backend::list(&arguments),
     };
     match result {
