@@ -48,6 +48,14 @@ struct NttTables {
     u32 log_big;
 };
 
+// The same value, of which the compiler knows nothing: what depends on it is computed where it's needed, for lack of registers to keep it.
+SP_FN u32 ntt_opaque(u32 x) {
+#if SP_PTX
+    asm volatile("" : "+r"(x));
+#endif
+    return x;
+}
+
 // The last `bits` (1 to 3) stages of an 8-point DIF, on groups of 2^bits elements: natural in, bit-reversed out.
 SP_FN void ntt_dif8(Fr (&x)[8], u32 bits, const NttTables &tables) {
     const u32 eighth = tables.log_small - 3;
@@ -125,7 +133,7 @@ SP_FN void ntt_pass_twiddles(Fr (&x)[8], u32 u, u32 log_r, u32 log_s, u32 column
         const u32 n = 1u << tables.log_n, half = n >> 1;
         SP_UNROLL
         for (int k = 0; k < 8; k++) {
-            const u32 e = (ntt_reverse(8 * u + k, log_r) * column) << (tables.log_n - order);
+            const u32 e = (ntt_reverse(8 * u + k, log_r) * ntt_opaque(column)) << (tables.log_n - order);
             const u32 i = tables.inverted ? (n - e) & (n - 1) : e;
             const Fr w = ntt_table(tables.full + (i & (half - 1)));
             x[k] = fr_mul(x[k], fr_select(i >= half, fr_neg(w), w));
@@ -138,7 +146,7 @@ SP_FN void ntt_pass_twiddles(Fr (&x)[8], u32 u, u32 log_r, u32 log_s, u32 column
     for (int factor = 0; factor < (direct ? 1 : 2); factor++) {
         SP_UNROLL
         for (int k = 0; k < 8; k++) {
-            const u32 e = (ntt_reverse(8 * u + k, log_r) * column) << (tables.log_n - order);
+            const u32 e = (ntt_reverse(8 * u + k, log_r) * ntt_opaque(column)) << (tables.log_n - order);
             const Fr *entry = factor == 0 ? tables.big + (e >> log_low) : tables.low + (e & ((1u << log_low) - 1));
             x[k] = fr_mul(x[k], ntt_table(entry));
         }
@@ -300,7 +308,7 @@ extern "C" __global__ void __launch_bounds__(NTT_THREADS, 4)
         for (int factor = scale_high == nullptr ? 1 : 0; factor < 2; factor++) {
             SP_UNROLL
             for (int k = 0; k < 8; k++) {
-                const u32 i = ntt_reverse(base + 8 * at.u + k, log_n);
+                const u32 i = ntt_reverse(ntt_opaque(base) + 8 * at.u + k, log_n);
                 const Fr *entry = factor == 0 ? scale_high + (i >> log_low) : scale_low + (scale_high == nullptr ? 0 : i & ((1u << log_low) - 1));
                 x[k] = fr_mul(x[k], ntt_table(entry));
             }
@@ -314,7 +322,7 @@ extern "C" __global__ void __launch_bounds__(NTT_THREADS, 4)
     if (active) {
         const NttTarget to{out, p, q};
         SP_UNROLL
-        for (int k = 0; k < 8; k++) ntt_write(to, base + ntt_position(at.u, k, log_t), x[k]);
+        for (int k = 0; k < 8; k++) ntt_write(to, base + ntt_position(ntt_opaque(at.u), k, log_t), x[k]);
     }
 }
 

@@ -161,6 +161,14 @@ impl Cache {
         families.iter().try_for_each(|&family| self.cubin(family, arch).map(drop))
     }
 
+    /// Puts a freshly built CUBIN into the cache, in place of an entry that may be there.
+    ///
+    /// # Errors
+    /// [`CudaError::Cache`] when it can't be stored.
+    pub fn put(&self, family: Family, arch: &str, cubin: &[u8]) -> Result<(), CudaError> {
+        self.store(family, arch, cubin)
+    }
+
     fn lookup(&self, family: Family, arch: &str) -> Option<Vec<u8>> {
         let folder = self.folder.as_deref()?;
         let stem = stem(family, arch);

@@ -231,7 +231,8 @@ fn prepare(
         slot.upload.download(outbox.memory.as_ptr(), slot.counter.ptr(), 4)?;
     }
     slot.upload.synchronise()?;
-    drop(all_read);
+    // Nothing is left to wait for.
+    std::mem::forget(all_read);
     for upload in reading {
         if let Some(vector) = upload.reading {
             vector.release();
@@ -259,9 +260,8 @@ impl Job {
         dense: u64,
         cancel: &AtomicBool,
     ) -> Result<Self, CudaError> {
-        let plans = SumId::ALL.map(|sum| {
-            (key.sizes.sum_len(sum) > 0).then(|| key.residency.msm(&key.sizes, sum, dense))
-        });
+        let plans =
+            SumId::ALL.map(|sum| (key.sizes.sum_len(sum) > 0).then(|| key.residency.msm(&key.sizes, sum, dense)));
         let mut queued = Ok(());
         for sum in [SumId::Hl, SumId::B2, SumId::A, SumId::B1] {
             if let Some(plan) = &plans[sum as usize] {

@@ -145,7 +145,11 @@ pub(crate) fn check(max_log2: u32, rounds: u32) -> Outcome {
                 for witness in [&good[..], &edge, &zero] {
                     let plain = Source { card: card.backend(), memory: &memory, pinned: false };
                     let expected = cpu.start(&on_cpu, plain.witness(witness)?).map_err(|e| e.source)?.finish_sums()?;
-                    expect(&expected, &sums_of(&copies, &on_copies, plain.witness(witness)?)?, &format!("{name}, copies"))?;
+                    expect(
+                        &expected,
+                        &sums_of(&copies, &on_copies, plain.witness(witness)?)?,
+                        &format!("{name}, copies"),
+                    )?;
                     let (a, b) = (product(&matrices.a, witness), product(&matrices.b, witness));
                     let c: Vec<_> = a.iter().zip(&b).map(|(a, b)| *a * b).collect();
                     for pinned in [false, true] {
@@ -250,12 +254,19 @@ pub(crate) fn flat(proofs: u64) -> Outcome {
     for i in 0..proofs {
         let inputs = Inputs::new(circuit.witness(i, &memory)?);
         let pending = card.start(&loaded, inputs).map_err(|e| e.source)?;
-        if i % 7 == 3 { drop(pending) } else { pending.finish()?; }
+        if i % 7 == 3 {
+            drop(pending)
+        } else {
+            pending.finish()?;
+        }
         if i == proofs / 4 || i + 1 == proofs {
             marks.push((card.backend().context().available_memory()?, resident_bytes()));
         }
     }
-    println!("after a quarter and all of {proofs} proofs: device bytes free {} {}, resident {} {}", marks[0].0, marks[1].0, marks[0].1, marks[1].1);
+    println!(
+        "after a quarter and all of {proofs} proofs: device bytes free {} {}, resident {} {}",
+        marks[0].0, marks[1].0, marks[0].1, marks[1].1
+    );
     if marks[0].0 != marks[1].0 || marks[1].1 > marks[0].1 + (16 << 20) {
         return Err("memory grows".into());
     }
@@ -274,7 +285,11 @@ pub(crate) fn bench(shape: &str, log2: u32, limit: Option<u64>, copies: u32) -> 
     let made = clock.elapsed();
     let clock = Instant::now();
     let loaded = card.load_key(key.clone())?;
-    println!("{shape} 2^{log2}: key made in {:.1} s, loaded in {:.2} s", made.as_secs_f32(), clock.elapsed().as_secs_f32());
+    println!(
+        "{shape} 2^{log2}: key made in {:.1} s, loaded in {:.2} s",
+        made.as_secs_f32(),
+        clock.elapsed().as_secs_f32()
+    );
     let matrices = key.matrices().ok_or("the key has matrices")?;
     let witness = circuit.witness(1, &memory)?;
     let (a, b) = (product(&matrices.a, &witness), product(&matrices.b, &witness));
@@ -359,7 +374,8 @@ pub(crate) fn fixed_base() -> Outcome {
     card.backend().fixed_base().g2(&G2Affine::generator(), &scalars, &mut g2)?;
     use splitprover_core::point::PointRecord;
     for (i, scalar) in scalars.iter().enumerate() {
-        let right = G1Affine::from_record_unchecked(&g1[96 * i..][..96]) == (G1Affine::generator() * scalar).to_affine()
+        let right = G1Affine::from_record_unchecked(&g1[96 * i..][..96])
+            == (G1Affine::generator() * scalar).to_affine()
             && G2Affine::from_record_unchecked(&g2[192 * i..][..192]) == (G2Affine::generator() * scalar).to_affine();
         if !right {
             return Err(format!("fixed-base product {i} is wrong").into());
