@@ -4,8 +4,8 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use group::prime::PrimeCurveAffine;
 use group::Curve;
+use group::prime::PrimeCurveAffine;
 use splitprover_core::abi::FixedBase;
 use splitprover_core::point::PointRecord;
 use splitprover_core::{BackendError, G1Affine, G1Projective, G2Affine, G2Projective, Scalar};
@@ -57,7 +57,9 @@ impl DeviceFixedBase {
         let context = &self.instance.context;
         let record = group.point_bytes();
         if out.len() as u64 != record * scalars.len() as u64 {
-            return Err(CudaError::Unusable("the records of a fixed-base multiplication have another length than its scalars"));
+            return Err(CudaError::Unusable(
+                "the records of a fixed-base multiplication have another length than its scalars",
+            ));
         }
         if scalars.is_empty() {
             return Ok(());

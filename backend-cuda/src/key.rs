@@ -102,8 +102,7 @@ impl DeviceKey {
     ) -> Result<Self, CudaError> {
         let context = &instance.context;
         let shape = host.shape();
-        let matrices_bytes =
-            host.matrices().map_or(0, |m| DeviceMatrix::bytes_of(&m.a) + DeviceMatrix::bytes_of(&m.b));
+        let matrices_bytes = host.matrices().map_or(0, |m| DeviceMatrix::bytes_of(&m.a) + DeviceMatrix::bytes_of(&m.b));
         let g1 = |query: &Query<_>| (query.num_dense() as u64, query.density().is_some());
         let dense = [g1(host.h()), g1(host.l()), g1(host.a()), g1(host.b_g1()), {
             let query = host.b_g2();

@@ -5,8 +5,8 @@ pub mod driver;
 #[cfg(any(test, feature = "emulator"))]
 pub mod emulator;
 pub mod fixed_base;
-mod key;
 pub mod kernels;
+mod key;
 pub mod msm;
 pub mod ntt;
 mod nvrtc;

@@ -218,8 +218,11 @@ impl Residency {
             .map(|(sum, query)| sizes.point_bytes(query) * u64::from(shapes[sum as usize].copies))
             .sum();
         let per_slot = sizes.vectors() + plan.workspaces.iter().sum::<u64>();
-        plan.total =
-            points + sizes.indices() + sizes.matrices + Quotient::table_bytes(sizes.log_n, false) + slots as u64 * per_slot;
+        plan.total = points
+            + sizes.indices()
+            + sizes.matrices
+            + Quotient::table_bytes(sizes.log_n, false)
+            + slots as u64 * per_slot;
         plan
     }
 

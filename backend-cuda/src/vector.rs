@@ -25,7 +25,11 @@ impl VectorKernels {
     /// As for [`Kernels::function`].
     pub fn load(kernels: &Kernels) -> Result<Self, CudaError> {
         let find = |name| kernels.function(Family::Vector, name);
-        Ok(Self { product: find("sparse_product")?, long_rows: find("sparse_long_rows")?, count_dense: find("count_dense")? })
+        Ok(Self {
+            product: find("sparse_product")?,
+            long_rows: find("sparse_long_rows")?,
+            count_dense: find("count_dense")?,
+        })
     }
 }
 

@@ -112,7 +112,8 @@ fn transforms_agree_with_the_definition_in_every_pass_structure() {
             let domain = Domain::new(log_n, root).unwrap();
             let n = domain.size();
             let quotient =
-                Quotient::new(&bench.context, &bench.kernels, &bench.stream, domain, HBasis::OddLagrange, false).unwrap();
+                Quotient::new(&bench.context, &bench.kernels, &bench.stream, domain, HBasis::OddLagrange, false)
+                    .unwrap();
             let x = random(n, &mut rng);
             let vector = bench.upload(n, &x);
             // SAFETY: the vector holds n elements.
