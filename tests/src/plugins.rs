@@ -1,45 +1,88 @@
-//! Plug-ins for tests, built on demand.
+//! Plug-ins for tests, built on demand. After a build there is little or nothing left to build.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Mutex;
+use std::sync::OnceLock;
 
-/// The shared library of a workspace package, built in this test's own profile and target folder. After a build of the whole
-/// workspace there is nothing left to build.
-///
-/// # Panics
-/// If it can't be built.
-pub fn library(package: &str, lib: &str) -> PathBuf {
-    static BUILDS: Mutex<()> = Mutex::new(());
-    let _one_at_a_time = BUILDS.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    // target/<profile>/deps/<test>
+/// target/<profile>: two above this test, target/<profile>/deps/<test>.
+fn profile_folder() -> PathBuf {
     let executable = std::env::current_exe().expect("a test has a path");
-    let profile = executable.parent().and_then(Path::parent).expect("tests lie in target/<profile>/deps");
-    let target = profile.parent().expect("profiles lie in the target folder");
-    let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("a workspace").join("Cargo.toml");
-    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    cargo.args(["build", "--quiet", "--locked", "--offline", "--package", package, "--manifest-path"]).arg(manifest);
-    cargo.arg("--target-dir").arg(target);
-    let name = profile.file_name().expect("a profile has a name");
-    cargo.arg("--profile").arg(if name == "debug" { "dev".as_ref() } else { name });
-    let status = cargo.status().unwrap_or_else(|e| panic!("cargo: {e}"));
-    assert!(status.success(), "cargo build --package {package}: {status}");
-    let file = profile.join(format!("lib{lib}.so"));
+    executable.parent().and_then(Path::parent).expect("tests lie in target/<profile>/deps").to_owned()
+}
+
+fn workspace() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("a workspace")
+}
+
+/// A shared library of the workspace, built in this test's own profile and target folder.
+fn library(name: &str) -> PathBuf {
+    static BUILT: OnceLock<()> = OnceLock::new();
+    let profile = profile_folder();
+    BUILT.get_or_init(|| {
+        let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+        cargo
+            .args(["build", "--quiet", "--locked", "--offline", "--manifest-path"])
+            .arg(workspace().join("Cargo.toml"));
+        // All at once, so that what they share is built once.
+        for package in ["cpu-plugin", "template", "misbehaving"] {
+            cargo.arg("--package").arg(format!("splitprover-backend-{package}"));
+        }
+        cargo.arg("--target-dir").arg(profile.parent().expect("profiles lie in the target folder"));
+        let name = profile.file_name().expect("a profile has a name");
+        cargo.arg("--profile").arg(if name == "debug" { "dev".as_ref() } else { name });
+        let status = cargo.status().unwrap_or_else(|e| panic!("cargo: {e}"));
+        assert!(status.success(), "cargo build: {status}");
+    });
+    let file = profile.join(format!("libsplitprover_backend_{name}.so"));
     assert!(file.is_file(), "{} was not built", file.display());
     file
 }
 
 /// The CPU backend.
+///
+/// # Panics
+/// If it can't be built.
 pub fn cpu() -> PathBuf {
-    library("splitprover-backend-cpu-plugin", "splitprover_backend_cpu")
+    library("cpu")
 }
 
 /// The backend to copy.
+///
+/// # Panics
+/// If it can't be built.
 pub fn template() -> PathBuf {
-    library("splitprover-backend-template", "splitprover_backend_template")
+    library("template")
 }
 
 /// The backend that misbehaves as its option "mode" says.
+///
+/// # Panics
+/// If it can't be built.
 pub fn misbehaving() -> PathBuf {
-    library("splitprover-backend-misbehaving", "splitprover_backend_misbehaving")
+    library("misbehaving")
+}
+
+/// The contract in plain C, built with the system's compiler (`CC`, or `cc`).
+///
+/// # Panics
+/// If it can't be built.
+pub fn c() -> PathBuf {
+    static BUILT: OnceLock<()> = OnceLock::new();
+    let file = profile_folder().join("libsplitprover_backend_c.so");
+    BUILT.get_or_init(|| {
+        // Made beside it and moved, so that nobody loads half a file.
+        let new = file.with_extension(format!("{}.new", std::process::id()));
+        let compiler = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
+        let status = Command::new(&compiler)
+            .args(["-O2", "-std=c11", "-shared", "-fPIC", "-fvisibility=hidden", "-Wall", "-Wextra", "-Werror", "-I"])
+            .arg(workspace().join("core/include"))
+            .arg(workspace().join("tests/plugins/c/backend.c"))
+            .arg("-o")
+            .arg(&new)
+            .status()
+            .unwrap_or_else(|e| panic!("{}: {e}", compiler.display()));
+        assert!(status.success(), "{}: {status}", compiler.display());
+        std::fs::rename(&new, &file).unwrap_or_else(|e| panic!("{}: {e}", file.display()));
+    });
+    file
 }

@@ -169,7 +169,7 @@ struct Library {
 /// A plug-in's table, with its required entries unwrapped.
 struct Table {
     raw: SpBackendTable,
-    devices: unsafe extern "C" fn(*const SpHost, Option<SpDeviceVisitor>, *mut c_void, *mut *mut SpError) -> SpStatus,
+    devices: unsafe extern "C" fn(*const SpHost, SpDeviceVisitor, *mut c_void, *mut *mut SpError) -> SpStatus,
     open: unsafe extern "C" fn(*const SpOpen, *mut *mut SpInstance, *mut *mut SpError) -> SpStatus,
     close: unsafe extern "C" fn(*mut SpInstance, *mut *mut SpError) -> SpStatus,
     load_key: unsafe extern "C" fn(*mut SpInstance, *const SpKey, *mut *mut SpLoadedKey, *mut *mut SpError) -> SpStatus,

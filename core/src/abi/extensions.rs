@@ -80,7 +80,7 @@ pub struct SpFixedBaseTable {
 }
 
 /// Called once for each figure.
-pub type SpStatisticVisitor = unsafe extern "C" fn(ctx: *mut c_void, name: SpStr, value: f64);
+pub type SpStatisticVisitor = Option<unsafe extern "C" fn(ctx: *mut c_void, name: SpStr, value: f64)>;
 
 /// Figures that an instance keeps about itself, for people to read.
 #[repr(C)]
@@ -92,7 +92,7 @@ pub struct SpStatisticsTable {
     pub visit: Option<
         unsafe extern "C" fn(
             instance: *mut SpInstance,
-            visit: Option<SpStatisticVisitor>,
+            visit: SpStatisticVisitor,
             ctx: *mut c_void,
             error: *mut *mut SpError,
         ) -> SpStatus,

@@ -151,7 +151,7 @@ impl<P: BackendPlugin> Shims<P> {
 
     unsafe extern "C" fn devices(
         host: *const SpHost,
-        visit: Option<SpDeviceVisitor>,
+        visit: SpDeviceVisitor,
         ctx: *mut c_void,
         error: *mut *mut SpError,
     ) -> SpStatus {
@@ -468,7 +468,7 @@ impl<P: BackendPlugin> Shims<P> {
 
     unsafe extern "C" fn statistics(
         instance: *mut SpInstance,
-        visit: Option<SpStatisticVisitor>,
+        visit: SpStatisticVisitor,
         ctx: *mut c_void,
         error: *mut *mut SpError,
     ) -> SpStatus {

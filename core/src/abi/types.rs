@@ -210,7 +210,7 @@ pub struct SpDevice {
 }
 
 /// Called once for each device.
-pub type SpDeviceVisitor = unsafe extern "C" fn(ctx: *mut c_void, device: *const SpDevice);
+pub type SpDeviceVisitor = Option<unsafe extern "C" fn(ctx: *mut c_void, device: *const SpDevice)>;
 
 /// What an error handle says. The strings are valid until the handle is destroyed.
 #[repr(C)]
@@ -428,7 +428,7 @@ pub struct SpBackendTable {
     pub devices: Option<
         unsafe extern "C" fn(
             host: *const SpHost,
-            visit: Option<SpDeviceVisitor>,
+            visit: SpDeviceVisitor,
             ctx: *mut c_void,
             error: *mut *mut SpError,
         ) -> SpStatus,
@@ -493,7 +493,7 @@ const _: () = {
     use std::mem::{align_of, offset_of, size_of};
     assert!(size_of::<*const u8>() == 8 && size_of::<usize>() == 8, "the ABI is defined for 64-bit pointers");
     assert!(cfg!(target_endian = "little"), "the ABI is defined for little-endian machines");
-    assert!(size_of::<Option<SpDeviceVisitor>>() == 8);
+    assert!(size_of::<SpDeviceVisitor>() == 8);
     assert!(size_of::<SpStr>() == 16 && align_of::<SpStr>() == 8);
     assert!(size_of::<SpHost>() == 40 && offset_of!(SpHost, ctx) == 16 && offset_of!(SpHost, account) == 32);
     assert!(size_of::<SpOption>() == 32);

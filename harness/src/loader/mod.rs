@@ -149,9 +149,10 @@ impl Registry {
         }
     }
 
-    /// Adds a backend that is linked in.
+    /// Adds a backend that is linked in, in place of one with the same name.
     #[must_use]
     pub fn linked<P: BackendPlugin>(mut self) -> Self {
+        self.linked.retain(|library| library.info().name != P::NAME);
         self.linked.push(BackendLibrary::in_process::<P>());
         self
     }
