@@ -10,13 +10,14 @@ use blstrs::{G1Affine, Scalar};
 use group::prime::PrimeCurveAffine;
 use rand_chacha::ChaCha8Rng;
 use rand_core::{OsRng, RngCore, SeedableRng};
-use splitprover_core::{HBasis, HostMemory, PointRecord, RootOfUnity};
+use splitprover_backend_cpu::{CpuBackend, CpuOptions};
+use splitprover_core::{HBasis, HostMemory, Inputs, PointRecord, Prover, RootOfUnity};
 use splitprover_harness::formats::json::{proof_from_bytes, public_from_bytes, read_proof, verifying_key_from_bytes};
 use splitprover_harness::formats::r1cs::R1csFile;
 use splitprover_harness::formats::zkey::{DevelopmentMark, Extras, PointsChecked};
 use splitprover_harness::formats::{
-    FormatError, FormatResult, OpenOptions, Problem, Stamps, ZkeyFile, read_wtns, write_zkey, wtns_from_bytes,
-    zkey_to_bytes,
+    FormatError, FormatResult, OpenOptions, Problem, Stamps, ZkeyFile, read_wtns, survive_shrinking, write_zkey,
+    wtns_from_bytes, zkey_to_bytes,
 };
 use splitprover_harness::setup::{CpuFixedBase, Resources, Shape, Synthetic, Trapdoor, generate};
 use splitprover_tests::cases;
@@ -530,6 +531,23 @@ fn a_key_that_changes_after_it_was_opened_is_reported() {
     opened.check_unchanged().unwrap();
     let file = File::options().write(true).open(folder.path().join("kept")).unwrap();
     file.set_len(100).unwrap();
+    assert!(matches!(opened.check_unchanged().unwrap_err().problem(), Problem::Changed));
+}
+
+#[test]
+fn a_key_that_is_cut_under_a_proof_gives_an_error_and_no_crash() {
+    survive_shrinking().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("circuit.zkey");
+    std::fs::write(&path, case("poseidon2", "circuit.zkey")).unwrap();
+    let opened = ZkeyFile::open(&path, OpenOptions::default()).unwrap();
+    let witness = cases::root().join("poseidon2/witness.wtns");
+    let witness = opened.read_witness(&witness, &HostMemory::default()).unwrap();
+    let prover = Prover::new(CpuBackend::new(CpuOptions::default()).unwrap());
+    let key = prover.load_key(opened.key.clone()).unwrap();
+    File::options().write(true).open(&path).unwrap().set_len(8192).unwrap();
+    let proof = prover.start(&key, Inputs::new(witness)).map(|in_flight| in_flight.finish());
+    assert!(!matches!(proof, Ok(Ok(_))), "a proof from points that are gone");
     assert!(matches!(opened.check_unchanged().unwrap_err().problem(), Problem::Changed));
 }
 

@@ -1,13 +1,16 @@
 //! Output files that appear whole or not at all.
 //!
-//! What is written goes to a temporary file beside the target, is flushed to the disk, and takes the target's name in one step.
-//! A crash, a full disk or an interrupted run leaves whatever was there before.
+//! What is written goes to a temporary file in the target's folder, is flushed to the disk, and takes the target's name in one
+//! step. A crash, a full disk or an interrupted run leaves whatever was there before. Where the file system can, the
+//! temporary file has no name until it is complete, so that an interrupted run doesn't even leave that.
 
 use std::fs::{File, OpenOptions, Permissions};
 use std::io::{self, BufWriter, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{AtFlags, CWD, linkat};
 use tempfile::NamedTempFile;
 
 use super::error::{FormatResult, Place};
@@ -15,9 +18,14 @@ use super::error::{FormatResult, Place};
 /// Bytes gathered before they go to the system.
 const BUFFER: usize = 1 << 20;
 
+/// Permissions of a new file, before the process's mask.
+const MODE: u32 = 0o666;
+
 enum Sink {
-    /// Written beside the target, renamed in the end.
-    Temporary(BufWriter<NamedTempFile>, PathBuf),
+    /// A file without a name in the target's folder; it gets one in the end.
+    Unnamed(BufWriter<File>, PathBuf),
+    /// A file with another name in the target's folder, renamed in the end.
+    Named(BufWriter<NamedTempFile>, PathBuf),
     /// The target is a pipe or device: there is nothing to replace.
     Direct(BufWriter<File>),
 }
@@ -41,6 +49,10 @@ impl OutputFile {
     /// # Errors
     /// If no file can be made in the target's folder, or the target is a folder.
     pub fn create(path: &Path) -> FormatResult<Self> {
+        Self::begin(path, true)
+    }
+
+    fn begin(path: &Path, unnamed: bool) -> FormatResult<Self> {
         let place = Place::file(path);
         let fail = |e| place.io("cannot create", e);
         let target = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
@@ -50,17 +62,15 @@ impl OutputFile {
                 let file = OpenOptions::new().write(true).open(&target).map_err(fail)?;
                 Sink::Direct(BufWriter::with_capacity(BUFFER, file))
             }
-            _ => {
-                let folder = target.parent().filter(|folder| !folder.as_os_str().is_empty());
-                let temporary = tempfile::Builder::new()
-                    .prefix(".splitprover-")
-                    .suffix(".part")
-                    // As for any new file: the process's mask decides.
-                    .permissions(Permissions::from_mode(0o666))
-                    .tempfile_in(folder.unwrap_or(Path::new(".")))
-                    .map_err(fail)?;
-                Sink::Temporary(BufWriter::with_capacity(BUFFER, temporary), target)
-            }
+            _ => match Some(folder_of(&target)).filter(|_| unnamed).and_then(unnamed_file) {
+                Some(file) => Sink::Unnamed(BufWriter::with_capacity(BUFFER, file), target),
+                None => {
+                    let mut builder = named();
+                    builder.permissions(Permissions::from_mode(MODE));
+                    let file = builder.tempfile_in(folder_of(&target)).map_err(fail)?;
+                    Sink::Named(BufWriter::with_capacity(BUFFER, file), target)
+                }
+            },
         };
         Ok(Self { sink, place })
     }
@@ -68,7 +78,8 @@ impl OutputFile {
     /// Flushes everything to the disk; only the new name is missing then.
     fn complete(&mut self) -> FormatResult<()> {
         let done = match &mut self.sink {
-            Sink::Temporary(writer, _) => writer.flush().and_then(|()| writer.get_ref().as_file().sync_all()),
+            Sink::Unnamed(writer, _) => writer.flush().and_then(|()| writer.get_ref().sync_all()),
+            Sink::Named(writer, _) => writer.flush().and_then(|()| writer.get_ref().as_file().sync_all()),
             Sink::Direct(writer) => writer.flush(),
         };
         done.map_err(|e| self.place.io("cannot write", e))
@@ -77,14 +88,19 @@ impl OutputFile {
     /// Gives the file its name.
     fn appear(self) -> FormatResult<()> {
         let Self { sink, place } = self;
-        match sink {
+        let appeared = match sink {
             Sink::Direct(_) => Ok(()),
-            Sink::Temporary(writer, target) => {
-                let temporary = writer.into_inner().map_err(|e| place.io("cannot write", e.into_error()))?;
-                temporary.persist(&target).map_err(|e| place.io("cannot rename the finished file", e.error))?;
-                Ok(())
-            }
-        }
+            Sink::Named(writer, target) => writer
+                .into_inner()
+                .map_err(|e| e.into_error())
+                .and_then(|temporary| temporary.persist(&target).map(drop).map_err(|e| e.error)),
+            Sink::Unnamed(writer, target) => writer.into_inner().map_err(|e| e.into_error()).and_then(|file| {
+                // A link never replaces a file, so the name is another one first.
+                let temporary = named().make_in(folder_of(&target), |name| link(&file, name))?;
+                temporary.persist(&target).map_err(|e| e.error)
+            }),
+        };
+        appeared.map_err(|e| place.io("cannot give the finished file its name", e))
     }
 
     /// Makes the file appear under its name, in place of what was there.
@@ -115,17 +131,42 @@ impl OutputFile {
 impl Write for OutputFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match &mut self.sink {
-            Sink::Temporary(writer, _) => writer.write(bytes),
-            Sink::Direct(writer) => writer.write(bytes),
+            Sink::Unnamed(writer, _) | Sink::Direct(writer) => writer.write(bytes),
+            Sink::Named(writer, _) => writer.write(bytes),
         }
     }
 
     fn flush(&mut self) -> io::Result<()> {
         match &mut self.sink {
-            Sink::Temporary(writer, _) => writer.flush(),
-            Sink::Direct(writer) => writer.flush(),
+            Sink::Unnamed(writer, _) | Sink::Direct(writer) => writer.flush(),
+            Sink::Named(writer, _) => writer.flush(),
         }
     }
+}
+
+fn folder_of(target: &Path) -> &Path {
+    target.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+fn named() -> tempfile::Builder<'static, 'static> {
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(".splitprover-").suffix(".part");
+    builder
+}
+
+/// A file without a name, if the system and the file system have such, and can give it a name later.
+fn unnamed_file(folder: &Path) -> Option<File> {
+    let file = OpenOptions::new().write(true).custom_flags(libc::O_TMPFILE).mode(MODE).open(folder).ok()?;
+    descriptor(&file).exists().then_some(file)
+}
+
+fn descriptor(file: &File) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
+}
+
+/// Gives a file without a name its first one.
+fn link(file: &File, name: &Path) -> io::Result<()> {
+    Ok(linkat(CWD, descriptor(file), CWD, name, AtFlags::SYMLINK_FOLLOW)?)
 }
 
 /// Writes files with these contents; all of them appear, or none.
@@ -154,23 +195,34 @@ mod tests {
         names
     }
 
+    fn mode(path: &Path) -> u32 {
+        std::fs::metadata(path).unwrap().permissions().mode()
+    }
+
     #[test]
     fn a_file_appears_on_commit_and_an_abandoned_one_leaves_nothing() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("out");
-        std::fs::write(&path, "old").unwrap();
-        let mut output = OutputFile::create(&path).unwrap();
-        output.write_all(b"half").unwrap();
-        assert_eq!(std::fs::read(&path).unwrap(), b"old");
-        drop(output);
-        assert_eq!(names(folder.path()), ["out"]);
-        assert_eq!(std::fs::read(&path).unwrap(), b"old");
+        for unnamed in [true, false] {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("out");
+            std::fs::write(&path, "old").unwrap();
+            let usual = mode(&path);
+            let mut output = OutputFile::begin(&path, unnamed).unwrap();
+            output.write_all(b"half").unwrap();
+            assert_eq!(std::fs::read(&path).unwrap(), b"old");
+            if let Sink::Unnamed(..) = output.sink {
+                assert_eq!(names(folder.path()), ["out"]);
+            }
+            drop(output);
+            assert_eq!(names(folder.path()), ["out"]);
+            assert_eq!(std::fs::read(&path).unwrap(), b"old");
 
-        let mut output = OutputFile::create(&path).unwrap();
-        output.write_all(b"new").unwrap();
-        output.commit().unwrap();
-        assert_eq!(names(folder.path()), ["out"]);
-        assert_eq!(std::fs::read(&path).unwrap(), b"new");
+            let mut output = OutputFile::begin(&path, unnamed).unwrap();
+            output.write_all(b"new").unwrap();
+            output.commit().unwrap();
+            assert_eq!(names(folder.path()), ["out"]);
+            assert_eq!(std::fs::read(&path).unwrap(), b"new");
+            assert_eq!(mode(&path), usual);
+        }
     }
 
     #[test]
@@ -186,14 +238,10 @@ mod tests {
     }
 
     #[test]
-    fn permissions_are_those_of_any_new_file_and_links_stay() {
+    fn a_link_stays_and_what_it_points_to_is_replaced() {
         let folder = tempfile::tempdir().unwrap();
-        let (plain, ours) = (folder.path().join("plain"), folder.path().join("ours"));
-        std::fs::write(&plain, "").unwrap();
+        let ours = folder.path().join("ours");
         write_files(&[(&ours, b"x")]).unwrap();
-        let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode();
-        assert_eq!(mode(&plain), mode(&ours));
-
         let link = folder.path().join("link");
         std::os::unix::fs::symlink("ours", &link).unwrap();
         write_files(&[(&link, b"y")]).unwrap();
