@@ -73,6 +73,7 @@ fn edges() -> Vec<(&'static str, Constraints, Vec<Scalar>)> {
     let (one, minus, s) = (Scalar::ONE, -Scalar::ONE, Scalar::from);
     let x = Scalar::random(OsRng);
     let product = [vec![(2, one)], vec![(3, one)], vec![(1, one)]];
+    let single = std::slice::from_ref(&product);
     let mut many: Vec<Row> = Vec::new();
     let mut chain = vec![one, Scalar::ZERO, x];
     for i in 0..20u32 {
@@ -91,13 +92,13 @@ fn edges() -> Vec<(&'static str, Constraints, Vec<Scalar>)> {
         ("nothing at all", system(0, 1, &[]), vec![one]),
         ("no constraints", system(0, 3, &[]), vec![one, x, s(5)]),
         ("no constraints, public inputs", system(2, 4, &[]), vec![one, x, x, s(5)]),
-        ("one constraint", system(1, 4, std::slice::from_ref(&product)), vec![one, x * s(3), x, s(3)]),
-        ("one constraint, nothing public", system(0, 4, &[product.clone()]), vec![one, x * s(3), x, s(3)]),
-        ("nothing private", system(3, 4, &[product.clone()]), vec![one, x * s(3), x, s(3)]),
-        ("zeros", system(1, 4, &[product.clone()]), vec![one, Scalar::ZERO, x, Scalar::ZERO]),
+        ("one constraint", system(1, 4, single), vec![one, x * s(3), x, s(3)]),
+        ("one constraint, nothing public", system(0, 4, single), vec![one, x * s(3), x, s(3)]),
+        ("nothing private", system(3, 4, single), vec![one, x * s(3), x, s(3)]),
+        ("zeros", system(1, 4, single), vec![one, Scalar::ZERO, x, Scalar::ZERO]),
         ("B is empty", system(1, 3, &[[vec![(1, one), (2, s(7))], vec![], vec![]]]), vec![one, x, s(2)]),
         ("a row without terms", system(1, 4, &[product.clone(), Row::default()]), vec![one, x * s(3), x, s(3)]),
-        ("unused variables", system(1, 6, &[product]), vec![one, x * s(3), x, s(3), s(9), x]),
+        ("unused variables", system(1, 6, single), vec![one, x * s(3), x, s(3), s(9), x]),
         ("repeated entries", system(1, 23, &many), chain),
     ]
 }
