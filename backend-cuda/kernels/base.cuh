@@ -22,6 +22,8 @@ typedef unsigned long long u64;
 
 #if defined(__CUDACC__)
 #define SP_UNROLL _Pragma("unroll")
+#define SP_NO_UNROLL _Pragma("unroll 1")
 #else
 #define SP_UNROLL
+#define SP_NO_UNROLL
 #endif

@@ -97,7 +97,8 @@ template <class F> SP_FN Affine<F> affine_load(const char *p) {
     return Affine<F>{Field<F>::load(p), Field<F>::load(p + Field<F>::BYTES)};
 }
 
-// The same by volatile loads, which the compiler cannot answer with the registers of an earlier load.
+// The same by volatile loads, which the compiler cannot answer with the registers of an earlier load: for a rare case that would otherwise
+// keep a point alive through the common one.
 template <class F> SP_FN Affine<F> affine_load_again(const char *p) {
     return Affine<F>{Field<F>::load_again(p), Field<F>::load_again(p + Field<F>::BYTES)};
 }
@@ -184,71 +185,55 @@ template <class F> SP_COLD void xyzz_dbl(Xyzz<F> &r, const Xyzz<F> &p) {
     r.zzz = mul_called(r.zzz, p.zzz);
 }
 
-// acc += p, where p came from `reload()`. `skip` leaves acc as it is (and so does an infinite p). The hot path of a multi-exponentiation:
-// p is not kept alive for the case acc = p, which reads it again.
-template <class F, class Reload> SP_FN void xyzz_add_affine(Xyzz<F> &acc, const Affine<F> &p, bool skip, Reload reload) {
-    bool ignore = affine_is_infinity(p) || skip;
-    const bool start = is_zero(acc.zz) && !ignore;
-    ignore = ignore || start;
-    const F one = Field<F>::one();
-    acc.x = select(start, p.x, acc.x);
-    acc.y = select(start, p.y, acc.y);
-    acc.zz = select(start, one, acc.zz);
-    acc.zzz = select(start, one, acc.zzz);
+// How the function below multiplies.
+struct Inlined {
+    template <class F> SP_FN static F mul(const F &a, const F &b) { return ::mul(a, b); }
+    template <class F> SP_FN static F sqr(const F &a) { return ::sqr(a); }
+    template <class F> SP_FN static F mul_sub(const F &a, const F &b, const F &c, const F &d) { return ::mul_sub(a, b, c, d); }
+};
 
-    const F P = sub(mul(p.x, acc.zz), acc.x);
-    const F R = sub(mul(p.y, acc.zzz), acc.y);
-    const bool same_x = is_zero(P), same_y = is_zero(R);
-    const bool doubling = same_x && same_y && !ignore;
-    // For p = -acc P is zero and so is the new ZZ.
-    const F PP = sqr(P);
-    acc.zz = mul(acc.zz, select(ignore, one, PP));
-    const F PPP = mul(P, PP);
-    acc.zzz = mul(acc.zzz, select(ignore, one, PPP));
-    const F Q = mul(acc.x, PP);
-    const F x = sub(sub(sub(sqr(R), PPP), Q), Q);
-    const F y = mul_sub(R, sub(Q, x), acc.y, PPP);
-    acc.x = select(ignore, acc.x, x);
-    acc.y = select(ignore, acc.y, y);
-    if (Field<F>::any(doubling)) {
-        Xyzz<F> twice;
-        xyzz_dbl_affine(twice, reload());
-        acc = xyzz_select(doubling, twice, acc);
-    }
-}
+struct Called {
+    template <class F> SP_FN static F mul(const F &a, const F &b) { return mul_called(a, b); }
+    template <class F> SP_FN static F sqr(const F &a) { return sqr_called(a); }
+    template <class F> SP_FN static F mul_sub(const F &a, const F &b, const F &c, const F &d) { return mul_sub_called(a, b, c, d); }
+};
 
-template <class F> SP_FN void xyzz_add_affine(Xyzz<F> &acc, const Affine<F> &p) {
-    xyzz_add_affine(acc, p, false, [&]() { return p; });
-}
-
-// acc += p. Not inlined: its operands travel through memory, which costs little beside fourteen multiplications, and the kernels that
-// use it stay small.
-template <class F> SP_COLD void xyzz_add(Xyzz<F> &acc, const Xyzz<F> &p) {
+template <class M, class F> SP_FN void xyzz_add_with(Xyzz<F> &acc, const Xyzz<F> &p) {
     bool ignore = is_zero(p.zz);
     const bool start = is_zero(acc.zz) && !ignore;
     if (Field<F>::any(start)) acc = xyzz_select(start, p, acc);
     ignore = ignore || start;
 
-    const F U1 = mul_called(acc.x, p.zz);
-    const F P = sub(mul_called(p.x, acc.zz), U1);
-    const F S1 = mul_called(acc.y, p.zzz);
-    const F R = sub(mul_called(p.y, acc.zzz), S1);
+    const F U1 = M::mul(acc.x, p.zz);
+    const F P = sub(M::mul(p.x, acc.zz), U1);
+    const F S1 = M::mul(acc.y, p.zzz);
+    const F R = sub(M::mul(p.y, acc.zzz), S1);
     const bool same_x = is_zero(P), same_y = is_zero(R);
     const bool doubling = same_x && same_y && !ignore;
-    const F PP = sqr_called(P);
-    const F PPP = mul_called(P, PP);
-    const F Q = mul_called(U1, PP);
+    const F PP = M::sqr(P);
+    const F PPP = M::mul(P, PP);
+    const F Q = M::mul(U1, PP);
     Xyzz<F> r;
-    r.zz = mul_called(mul_called(acc.zz, p.zz), PP);
-    r.zzz = mul_called(mul_called(acc.zzz, p.zzz), PPP);
-    r.x = sub(sub(sub(sqr_called(R), PPP), Q), Q);
-    r.y = mul_sub_called(R, sub(Q, r.x), S1, PPP);
+    r.zz = M::mul(M::mul(acc.zz, p.zz), PP);
+    r.zzz = M::mul(M::mul(acc.zzz, p.zzz), PPP);
+    r.x = sub(sub(sub(M::sqr(R), PPP), Q), Q);
+    r.y = M::mul_sub(R, sub(Q, r.x), S1, PPP);
     if (Field<F>::any(doubling)) {
         Xyzz<F> twice;
         xyzz_dbl(twice, p);
         r = xyzz_select(doubling, twice, r);
     }
     acc = xyzz_select(ignore, acc, r);
+}
+
+// acc += p, for everything that isn't hot.
+template <class F> SP_COLD void xyzz_add(Xyzz<F> &acc, const Xyzz<F> &p) {
+    xyzz_add_with<Called>(acc, p);
+}
+
+// The same, larger and faster. Points travel through memory, which costs little beside fourteen multiplications.
+template <class F> SP_COLD void xyzz_add_hot(Xyzz<F> &acc, const Xyzz<F> &p) {
+    xyzz_add_with<Inlined>(acc, p);
 }
 
 // The affine point; one inversion of ZZZ: 1 / ZZ = (ZZ / ZZZ)^2.

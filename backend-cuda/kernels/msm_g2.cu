@@ -2,35 +2,37 @@
 #include "msm.cuh"
 
 typedef Fp2Lane Element;
-#define THREADS 128
+// Resident blocks per multiprocessor: the host sizes the launch by it.
+#define BLOCKS 2
 
-extern "C" __global__ void __launch_bounds__(THREADS, 2)
+extern "C" __global__ void __launch_bounds__(MSM_THREADS, BLOCKS)
     msm_g2_accumulate(const u64 *pairs, const u32 *pair_count, const char *first, const char *second, u32 split, char *buckets,
                       u32 *head_keys, char *heads) {
-    msm_accumulate<Element>(pairs, pair_count, Bases{first, second, split}, buckets, head_keys, heads);
+    __shared__ uint4 shared[RunningSum<Element>::WORDS];
+    msm_accumulate<Element>(pairs, pair_count, Bases{first, second, split}, buckets, head_keys, heads, shared);
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS)
+extern "C" __global__ void __launch_bounds__(MSM_THREADS)
     msm_g2_fold_heads(const u32 *in_keys, const char *in_heads, u32 count, u32 per, char *buckets, u32 *head_keys, char *heads) {
     msm_fold_heads<Element>(in_keys, in_heads, count, per, buckets, head_keys, heads);
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS)
+extern "C" __global__ void __launch_bounds__(MSM_THREADS)
     msm_g2_reduce_runs(const char *buckets, u32 runs, u32 log_run, char *sums, char *weighted) {
     msm_reduce_runs<Element>(buckets, runs, log_run, sums, weighted);
 }
 
-extern "C" __global__ void __launch_bounds__(MSM_SUM_THREADS)
+extern "C" __global__ void __launch_bounds__(MSM_THREADS)
     msm_g2_sum_planes(const char *sums, const char *weighted, u32 log_runs, char *out) {
-    __shared__ uint4 shared[MSM_SUM_THREADS * 192 / 16];
+    __shared__ uint4 shared[MSM_THREADS * 192 / 16];
     msm_sum_planes<Element>(sums, weighted, log_runs, (char *)shared, out);
 }
 
-extern "C" __global__ void __launch_bounds__(MSM_SUM_THREADS) msm_g2_sum_rows(const char *in, u32 count, char *out) {
-    __shared__ uint4 shared[MSM_SUM_THREADS * 192 / 16];
+extern "C" __global__ void __launch_bounds__(MSM_THREADS) msm_g2_sum_rows(const char *in, u32 count, char *out) {
+    __shared__ uint4 shared[MSM_THREADS * 192 / 16];
     msm_sum_rows<Element>(in, count, (char *)shared, out);
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS) msm_g2_shift_bases(const char *from, char *to, u32 count, u32 doublings) {
+extern "C" __global__ void __launch_bounds__(MSM_THREADS) msm_g2_shift_bases(const char *from, char *to, u32 count, u32 doublings) {
     msm_shift_bases<Element>(from, to, count, doublings);
 }

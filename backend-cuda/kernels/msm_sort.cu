@@ -1,11 +1,10 @@
 // Multi-exponentiation, first half: scalars to (bucket, base) pairs, sorted by bucket. It knows no curve.
 //
-// A scalar k is taken as the one of k and r - k that is smaller, with a sign, and cut into `windows` signed digits of `window_bits` bits,
-// |digit| <= 2^(window_bits - 1). Zero digits vanish, so a zero scalar costs nothing and a scalar of 1 or r - 1 is one pair. Window j
-// belongs to bucket set j mod sets and uses copy j / sets of the base table, copy t being 2^(window_bits * sets * t) times the bases.
+// A scalar k is taken as the one of k and r - k that is smaller, with a sign, and cut into signed digits, |digit| <= 2^(width - 1). Windows
+// are as even in width as can be, since a narrow one would crowd its pairs into few buckets. Zero digits vanish, so a zero scalar costs
+// nothing and a scalar of 1 or r - 1 is one pair. Window j belongs to bucket set j mod sets and uses copy j / sets of the base table.
 //
-// A pair is a u64: key = (set - set_from) 2^(window_bits - 1) + |digit| - 1 in the high half, and sign << 31 | virtual base index in the
-// low half. Sorting takes two passes: pairs are dealt to coarse bins (key >> fine_bits, from 1 up), then each bin is sorted by one block.
+// A pair is a u64: key = (set - set_from) 2^key_bits + |digit| - 1 in the high half, and sign << 31 | virtual base index in the low half. Sorting takes two passes: pairs are dealt to coarse bins (key >> fine_bits, from 1 up), then each bin is sorted by one block.
 // Bin 0 takes the pairs of scalars 1 and r - 1, which all have key 0 and need no sorting: they go straight to their final place,
 // so a witness full of bits costs one append per bit.
 #include "fr.cuh"
@@ -35,21 +34,30 @@ SP_FN Digits digits_of(const Fr &scalar, bool montgomery) {
     return d;
 }
 
-// Calls emit(key, low half) for each nonzero digit whose set is in [set_from, set_to).
-template <class Emit>
-SP_FN void for_each_digit(Digits d, u32 window_bits, u32 windows, u32 sets, u32 set_from, u32 set_to, u32 first_index, u32 stride, Emit emit) {
-    const u32 mask = (1u << window_bits) - 1, half = 1u << (window_bits - 1);
+// The width of each window in bits, one byte each, lowest window first; its type has the size of the host's argument.
+struct Windows {
+    u32 widths[8];
+};
+
+// How scalars are cut: windows = copies * sets, and the sets [set_from, set_to) of this batch.
+struct Cut {
+    u32 windows, sets, key_bits, set_from, set_to;
+};
+
+// Calls emit(key, low half) for each nonzero digit whose set is in the batch. The base index grows by `stride` from copy to copy.
+template <class Emit> SP_FN void for_each_digit(Digits d, const Windows &windows, const Cut &cut, u32 first_index, u32 stride, Emit emit) {
     u32 carry = 0, set = 0, index = first_index;
-    for (u32 j = 0; j < windows; j++) {
-        u32 raw = (d.v[0] & mask) + carry;
+    for (u32 j = 0; j < cut.windows; j++) {
+        const u32 width = windows.widths[j >> 2] >> (j & 3) * 8 & 255;
+        const u32 raw = (d.v[0] & ((1u << width) - 1)) + carry;
         SP_UNROLL
-        for (int i = 0; i < 7; i++) d.v[i] = __funnelshift_r(d.v[i], d.v[i + 1], window_bits);
-        d.v[7] >>= window_bits;
-        carry = raw > half;
-        const u32 magnitude = carry ? (1u << window_bits) - raw : raw;
-        if (magnitude != 0 && set >= set_from && set < set_to)
-            emit((set - set_from) * half + magnitude - 1, (u32)(d.negative != (carry != 0)) << 31 | index);
-        if (++set == sets) {
+        for (int i = 0; i < 7; i++) d.v[i] = __funnelshift_r(d.v[i], d.v[i + 1], width);
+        d.v[7] >>= width;
+        carry = raw > 1u << (width - 1);
+        const u32 magnitude = carry ? (1u << width) - raw : raw;
+        if (magnitude != 0 && set >= cut.set_from && set < cut.set_to)
+            emit(((set - cut.set_from) << cut.key_bits) + magnitude - 1, (u32)(d.negative != (carry != 0)) << 31 | index);
+        if (++set == cut.sets) {
             set = 0;
             index += stride;
         }
@@ -58,6 +66,7 @@ SP_FN void for_each_digit(Digits d, u32 window_bits, u32 windows, u32 sets, u32 
 
 // Most threads of a block; fewer do for small inputs.
 #define SORT_THREADS 1024
+#define SORT_UNROLL 4
 
 // What both passes over the scalars are given. Base i of this segment takes scalar index[i] (or i), and has virtual index first_index + i;
 // copy t lies t * stride further. `per_thread` scalars for each thread of a block make a tile.
@@ -75,10 +84,11 @@ SP_FN Digits segment_digits(const Segment &s, u32 i) {
 
 // Adds the number of pairs per bin to histogram[0 .. bins]. Shared memory: (bins + 1) u32.
 extern "C" __global__ void __launch_bounds__(SORT_THREADS)
-    msm_count(const Fr *scalars, const u32 *index, u32 len, u32 montgomery, u32 window_bits, u32 windows, u32 sets, u32 set_from, u32 set_to,
-              u32 fine_bits, u32 bins, u32 per_thread, u32 *histogram) {
+    msm_count(const Fr *scalars, const u32 *index, u32 len, u32 montgomery, const __grid_constant__ Windows windows, u32 num_windows, u32 sets, u32 key_bits,
+              u32 set_from, u32 set_to, u32 fine_bits, u32 bins, u32 per_thread, u32 *histogram) {
     extern __shared__ u32 counter[];
     const Segment s{scalars, index, len, montgomery, 0, 0};
+    const Cut cut{num_windows, sets, key_bits, set_from, set_to};
     for (u32 b = threadIdx.x; b <= bins; b += blockDim.x) counter[b] = 0;
     __syncthreads();
     const u32 tile = blockDim.x * per_thread;
@@ -88,8 +98,7 @@ extern "C" __global__ void __launch_bounds__(SORT_THREADS)
             const u32 units = __ballot_sync(0xffffffffu, d.unit && set_from == 0);
             if ((threadIdx.x & 31) == 0 && units != 0) atomicAdd(&counter[0], __popc(units));
             if (!d.unit)
-                for_each_digit(d, window_bits, windows, sets, set_from, set_to, 0, 0,
-                               [&](u32 key, u32) { atomicAdd(&counter[1 + (key >> fine_bits)], 1); });
+                for_each_digit(d, windows, cut, 0, 0, [&](u32 key, u32) { atomicAdd(&counter[1 + (key >> fine_bits)], 1); });
         }
     }
     __syncthreads();
@@ -122,10 +131,12 @@ extern "C" __global__ void __launch_bounds__(SORT_THREADS) msm_scan(const u32 *h
 
 // Deals pairs to their bins: bin 0 to `sorted`, the others to `dealt`, at the same positions. A tile reserves room in each bin once.
 extern "C" __global__ void __launch_bounds__(SORT_THREADS)
-    msm_deal(const Fr *scalars, const u32 *index, u32 len, u32 montgomery, u32 first_index, u32 stride, u32 window_bits, u32 windows, u32 sets,
-             u32 set_from, u32 set_to, u32 fine_bits, u32 bins, u32 per_thread, u32 *cursor, u64 *dealt, u64 *sorted) {
+    msm_deal(const Fr *scalars, const u32 *index, u32 len, u32 montgomery, u32 first_index, u32 stride, const __grid_constant__ Windows windows, u32 num_windows,
+             u32 sets, u32 key_bits, u32 set_from, u32 set_to, u32 fine_bits, u32 bins, u32 per_thread, u32 *cursor, u64 *dealt,
+             u64 *sorted) {
     extern __shared__ u32 counter[];
     const Segment s{scalars, index, len, montgomery, first_index, stride};
+    const Cut cut{num_windows, sets, key_bits, set_from, set_to};
     const u32 tile = blockDim.x * per_thread, lane = threadIdx.x & 31;
     for (u32 from = blockIdx.x * tile; from < len; from += gridDim.x * tile) {
         for (u32 b = threadIdx.x; b <= bins; b += blockDim.x) counter[b] = 0;
@@ -135,8 +146,7 @@ extern "C" __global__ void __launch_bounds__(SORT_THREADS)
             const u32 units = __ballot_sync(0xffffffffu, d.unit && set_from == 0);
             if (lane == 0 && units != 0) atomicAdd(&counter[0], __popc(units));
             if (!d.unit)
-                for_each_digit(d, window_bits, windows, sets, set_from, set_to, 0, 0,
-                               [&](u32 key, u32) { atomicAdd(&counter[1 + (key >> fine_bits)], 1); });
+                for_each_digit(d, windows, cut, 0, 0, [&](u32 key, u32) { atomicAdd(&counter[1 + (key >> fine_bits)], 1); });
         }
         __syncthreads();
         for (u32 b = threadIdx.x; b <= bins; b += blockDim.x) {
@@ -154,7 +164,7 @@ extern "C" __global__ void __launch_bounds__(SORT_THREADS)
             base = __shfl_sync(0xffffffffu, base, 0);
             if (unit) sorted[base + __popc(units & ((1u << lane) - 1))] = (u32)d.negative << 31 | (first_index + i);
             if (!d.unit)
-                for_each_digit(d, window_bits, windows, sets, set_from, set_to, first_index + i, stride, [&](u32 key, u32 low) {
+                for_each_digit(d, windows, cut, first_index + i, stride, [&](u32 key, u32 low) {
                     dealt[atomicAdd(&counter[1 + (key >> fine_bits)], 1)] = (u64)key << 32 | low;
                 });
         }
@@ -169,7 +179,18 @@ extern "C" __global__ void __launch_bounds__(SORT_THREADS) msm_sort_bins(const u
     const u32 bin = blockIdx.x + 1, from = start[bin], to = start[bin + 1], n = 1u << fine_bits, mask = n - 1;
     for (u32 k = threadIdx.x; k < n; k += blockDim.x) counter[k] = 0;
     __syncthreads();
-    for (u32 i = from + threadIdx.x; i < to; i += blockDim.x) atomicAdd(&counter[(u32)(dealt[i] >> 32) & mask], 1);
+    // Several loads in flight per thread: a bin that a skewed input has made long is still one block's work.
+    for (u32 at = from; at < to; at += SORT_UNROLL * blockDim.x) {
+        u64 pair[SORT_UNROLL];
+        SP_UNROLL
+        for (u32 k = 0; k < SORT_UNROLL; k++) {
+            const u32 i = at + k * blockDim.x + threadIdx.x;
+            pair[k] = i < to ? dealt[i] : ~0ull;
+        }
+        SP_UNROLL
+        for (u32 k = 0; k < SORT_UNROLL; k++)
+            if (pair[k] != ~0ull) atomicAdd(&counter[(u32)(pair[k] >> 32) & mask], 1);
+    }
     __syncthreads();
     const u32 per = (n + blockDim.x - 1) / blockDim.x, first = threadIdx.x * per;
     u32 sum = 0;
@@ -189,8 +210,15 @@ extern "C" __global__ void __launch_bounds__(SORT_THREADS) msm_sort_bins(const u
         at += count;
     }
     __syncthreads();
-    for (u32 i = from + threadIdx.x; i < to; i += blockDim.x) {
-        const u64 pair = dealt[i];
-        sorted[atomicAdd(&counter[(u32)(pair >> 32) & mask], 1)] = pair;
+    for (u32 base = from; base < to; base += SORT_UNROLL * blockDim.x) {
+        u64 pair[SORT_UNROLL];
+        SP_UNROLL
+        for (u32 k = 0; k < SORT_UNROLL; k++) {
+            const u32 i = base + k * blockDim.x + threadIdx.x;
+            pair[k] = i < to ? dealt[i] : ~0ull;
+        }
+        SP_UNROLL
+        for (u32 k = 0; k < SORT_UNROLL; k++)
+            if (pair[k] != ~0ull) sorted[atomicAdd(&counter[(u32)(pair[k] >> 32) & mask], 1)] = pair[k];
     }
 }

@@ -70,7 +70,7 @@ impl Group {
     /// Resident blocks of the accumulating kernel: what its launch bounds promise.
     fn blocks_per_multiprocessor(self) -> u32 {
         match self {
-            Self::G1 => 3,
+            Self::G1 => 4,
             Self::G2 => 2,
         }
     }
@@ -151,7 +151,8 @@ impl MsmKernels {
             let (from, to) = (table.add((copy - 1) * bytes), table.add(copy * bytes));
             let groups = len.div_ceil(8);
             let blocks = (groups * self.group.lanes()).div_ceil(THREADS);
-            let args = [from.into(), to.into(), len.into(), shape.doublings().into()];
+            let doublings = shape.shift(copy as u32) - shape.shift(copy as u32 - 1);
+            let args = [from.into(), to.into(), len.into(), doublings.into()];
             // SAFETY: our caller's promise; the arguments are those of `shift_bases`.
             unsafe { self.shift_bases.launch(stream, [blocks, 1, 1], [THREADS, 1, 1], 0, &args)? };
         }
@@ -221,7 +222,7 @@ impl<'a> Msm<'a> {
     /// Whatever the driver reports.
     pub fn begin(&self, stream: &Stream) -> Result<(), CudaError> {
         let (layout, shape) = (self.plan.layout(), self.plan.shape);
-        let bytes = self.plan.group.xyzz_bytes() * u64::from(shape.sets()) * shape.buckets();
+        let bytes = self.plan.group.xyzz_bytes() * u64::from(shape.sets) * shape.buckets();
         // SAFETY: `new`'s caller keeps the workspace alive, and the range is within it.
         unsafe { stream.fill(self.at(layout.buckets), 0, bytes) }
     }
@@ -254,7 +255,7 @@ impl<'a> Msm<'a> {
 
     /// Sorts and accumulates one or two parts, batch of bucket sets after batch.
     fn pass(&self, stream: &Stream, parts: &[Part]) -> Result<(), CudaError> {
-        let sets = self.plan.shape.sets();
+        let sets = self.plan.shape.sets;
         for from in (0..sets).step_by(self.plan.sets_per_batch as usize) {
             let to = sets.min(from + self.plan.sets_per_batch);
             self.sort(stream, parts, from, to)?;
@@ -270,10 +271,11 @@ impl<'a> Msm<'a> {
         let bins: Arg = plan.bins.into();
         let shared = 4 * (plan.bins + 1);
         let tile = plan.sort_threads * plan.per_thread;
-        let numbers: [Arg; 8] = [
-            shape.window_bits.into(),
+        let numbers: [Arg; 9] = [
+            shape.packed_widths().into(),
             shape.windows().into(),
-            shape.sets().into(),
+            shape.sets.into(),
+            (shape.window_bits() - 1).into(),
             set_from.into(),
             set_to.into(),
             plan.fine_bits.into(),
@@ -378,7 +380,7 @@ impl<'a> Msm<'a> {
     pub fn finish(&self, stream: &Stream) -> Result<(), CudaError> {
         let (plan, layout) = (self.plan, self.plan.layout());
         let block = [THREADS, 1, 1];
-        let runs = plan.shape.sets() << plan.log_runs;
+        let runs = plan.shape.sets << plan.log_runs;
         let [buckets, sums, weighted, partial, output] =
             [layout.buckets, layout.sums, layout.weighted, layout.partial, layout.output]
                 .map(|offset| Arg::from(self.at(offset)));
@@ -386,7 +388,7 @@ impl<'a> Msm<'a> {
         let args = [buckets, runs.into(), plan.log_run.into(), sums, weighted];
         // SAFETY: all within the workspace, which `new`'s caller keeps alive; the arguments are those of `reduce_runs`.
         unsafe { self.kernels.reduce_runs.launch(stream, grid, block, 0, &args)? };
-        let grid = [plan.chunks, plan.log_runs + 1, plan.shape.sets()];
+        let grid = [plan.chunks, plan.log_runs + 1, plan.shape.sets];
         let args = [sums, weighted, plan.log_runs.into(), partial];
         // SAFETY: likewise for `sum_planes`.
         unsafe { self.kernels.sum_planes.launch(stream, grid, block, 0, &args)? };
@@ -424,7 +426,7 @@ pub fn collect_g2(plan: &Plan, bytes: &[u8]) -> G2Projective {
     })
 }
 
-/// Σ over sets of 2^(window_bits · set) (plane₀ + 2^log_run Σ 2^b plane_(b+1)).
+/// Σ over sets of 2^base (plane₀ + 2^log_run Σ 2^b plane_(b+1)).
 fn fold<P: group::Group>(plan: &Plan, bytes: &[u8], read: impl Fn(&[u8]) -> P) -> P {
     assert_eq!(bytes.len(), plan.output_bytes(), "not the output of this plan");
     let planes = plan.log_runs as usize + 1;
@@ -435,8 +437,12 @@ fn fold<P: group::Group>(plan: &Plan, bytes: &[u8], read: impl Fn(&[u8]) -> P) -
         }
         point
     };
-    points.chunks_exact(planes).rev().fold(P::identity(), |sum, planes| {
+    let mut above = plan.shape.base(plan.shape.sets);
+    (0..plan.shape.sets).zip(points.chunks_exact(planes)).rev().fold(P::identity(), |sum, (set, planes)| {
         let by_index = planes[1..].iter().rev().fold(P::identity(), |sum, plane| double(sum, 1) + plane);
-        double(sum, plan.shape.window_bits) + planes[0] + double(by_index, plan.log_run)
+        let base = plan.shape.base(set);
+        let sum = double(sum, above - base);
+        above = base;
+        sum + planes[0] + double(by_index, plan.log_run)
     })
 }

@@ -7,8 +7,17 @@ use super::Group;
 /// Bits of a signed-digit decomposition: a scalar or its negative is below 2²⁵⁴, and one more bit takes the last carry.
 const SCALAR_BITS: u32 = 255;
 
-/// What a bucket costs in the reduction, in mixed additions: two full additions of about 1.44 each.
-const BUCKET_COST: f64 = 2.9;
+/// What a bucket costs in the reduction, in mixed additions: two full additions of about 1.44 each, at a lower rate.
+const BUCKET_COST: f64 = 4.0;
+
+/// Fewest windows (of 24 bits) and most (their widths travel in 32 bytes).
+const MIN_WINDOWS: u32 = 11;
+const MAX_WINDOWS: u32 = 32;
+
+/// Pairs that an accumulating group should have at least, and launches' worth of groups at most. More groups than fit the card at once keep it
+/// busy to the end: warps of equal work finish at different times.
+const PAIRS_PER_GROUP: u64 = 64;
+const WAVES: u64 = 10;
 
 /// Most keys that one sort can tell apart: bins of shared-memory counters twice over.
 const MAX_KEYS: u64 = 1 << 25;
@@ -26,14 +35,16 @@ const PAIR: u64 = 8;
 /// Parts of the workspace begin at multiples of this.
 const ALIGN: u64 = 256;
 
-/// The window size and how many shifted copies of the bases stand in the table: copy t holds 2^(window_bits · sets · t) times each base.
+/// How scalars are cut into windows: `sets` · `copies` of them, as even in width as can be.
 ///
-/// Copies let windows share buckets: with `copies` of them only every `sets`-th window needs buckets of its own.
+/// The base table holds `copies` shifted copies of the bases, the bases themselves included; window t · sets + g multiplies copy t and adds to
+/// bucket set g. Copy t is 2^[`shift(t)`](Self::shift) times the bases and set g counts 2^[`base(g)`](Self::base)-fold, so each copy of
+/// the table saves sets of buckets and their reduction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// Bits of a window; buckets are half as many as its values.
-    pub window_bits: u32,
-    /// Copies of the bases in the table, the bases themselves included.
+    /// Sets of buckets.
+    pub sets: u32,
+    /// Copies of the bases in the table.
     pub copies: u32,
 }
 
@@ -41,44 +52,67 @@ impl Shape {
     /// The cheapest shape for `dense` scalars that are none of 0, 1 and −1, with at most `max_copies` copies.
     #[must_use]
     pub fn choose(dense: u64, max_copies: u32) -> Self {
-        let candidates = (4..=24).map(|window_bits| {
-            let windows = SCALAR_BITS.div_ceil(window_bits);
+        let candidates = (MIN_WINDOWS..=MAX_WINDOWS).map(|windows| {
             // No more copies than change the number of sets.
             let sets = windows.div_ceil(max_copies.clamp(1, windows));
-            Self { window_bits, copies: windows.div_ceil(sets) }
+            Self { sets, copies: windows.div_ceil(sets) }
         });
-        let best = candidates.min_by(|a, b| a.cost(dense).total_cmp(&b.cost(dense)));
-        best.unwrap_or(Self { window_bits: 16, copies: 1 })
+        let allowed = candidates.filter(|shape| shape.windows() <= MAX_WINDOWS);
+        let best = allowed.min_by(|a, b| a.cost(dense).total_cmp(&b.cost(dense)));
+        best.unwrap_or(Self { sets: 16, copies: 1 })
     }
 
     /// Number of windows.
     #[must_use]
     pub fn windows(self) -> u32 {
-        SCALAR_BITS.div_ceil(self.window_bits)
+        self.sets * self.copies
     }
 
-    /// Number of sets of buckets.
+    /// Bits below copy `copy`.
     #[must_use]
-    pub fn sets(self) -> u32 {
-        self.windows().div_ceil(self.copies)
+    pub fn shift(self, copy: u32) -> u32 {
+        SCALAR_BITS * copy / self.copies
     }
 
-    /// Doublings from one copy to the next.
+    /// Bits below set `set`, within a copy.
     #[must_use]
-    pub fn doublings(self) -> u32 {
-        self.window_bits * self.sets()
+    pub fn base(self, set: u32) -> u32 {
+        SCALAR_BITS / self.copies * set / self.sets
+    }
+
+    /// The width of a window in bits.
+    #[must_use]
+    pub fn width(self, window: u32) -> u32 {
+        let (copy, set) = (window / self.sets, window % self.sets);
+        let end = if set + 1 < self.sets { self.base(set + 1) } else { self.shift(copy + 1) - self.shift(copy) };
+        end - self.base(set)
+    }
+
+    /// The width of the widest window.
+    #[must_use]
+    pub fn window_bits(self) -> u32 {
+        (0..self.windows()).map(|window| self.width(window)).max().unwrap_or(1)
     }
 
     /// Buckets of one set.
     #[must_use]
     pub fn buckets(self) -> u64 {
-        1 << (self.window_bits - 1)
+        1 << (self.window_bits() - 1)
     }
 
     /// Estimated cost in mixed additions.
     #[must_use]
     pub fn cost(self, dense: u64) -> f64 {
-        dense as f64 * f64::from(self.windows()) + BUCKET_COST * f64::from(self.sets()) * self.buckets() as f64
+        dense as f64 * f64::from(self.windows()) + BUCKET_COST * f64::from(self.sets) * self.buckets() as f64
+    }
+
+    /// The widths as the kernels take them: one byte each.
+    pub(super) fn packed_widths(self) -> [u32; 8] {
+        let mut packed = [0; 8];
+        for window in 0..self.windows() {
+            packed[window as usize / 4] |= self.width(window) << (8 * (window % 4));
+        }
+        packed
     }
 }
 
@@ -121,14 +155,18 @@ impl Plan {
         let slice = len.min(max_pairs / copies).max(1);
         let by_memory = (max_pairs / (slice * copies)).max(1);
         let by_keys = (MAX_KEYS / shape.buckets()).max(1);
-        let sets_per_batch = u64::from(shape.sets()).min(by_memory).min(by_keys) as u32;
+        let sets_per_batch = u64::from(shape.sets).min(by_memory).min(by_keys) as u32;
 
         let keys = u64::from(sets_per_batch) * shape.buckets();
         let pairs = slice * copies * u64::from(sets_per_batch);
-        let wanted_bins = (pairs / 4096).clamp(1, 2048);
+        let wanted_bins = (pairs / (1 << 14)).clamp(1, 2048).max(pairs / (1 << 16)).min(8192);
         let sort_threads = if pairs < 1 << 16 { 128 } else { 1024 };
-        let fine_bits = keys.div_ceil(wanted_bins).next_power_of_two().ilog2().min(MAX_FINE_BITS);
-        let bins = keys.div_ceil(1 << fine_bits) as u32;
+        let bins_of = |fine_bits: u32| keys.div_ceil(1 << fine_bits);
+        let mut fine_bits = (keys / wanted_bins).max(1).ilog2().min(MAX_FINE_BITS);
+        while bins_of(fine_bits) > 8192 {
+            fine_bits += 1;
+        }
+        let bins = bins_of(fine_bits) as u32;
         // A tile should give each bin a run of pairs that fills a memory transaction, and there should be tiles for every block.
         let windows = u64::from(shape.copies * sets_per_batch);
         let threads = u64::from(sort_threads);
@@ -136,12 +174,16 @@ impl Plan {
         let per_thread = per_thread.min(slice.div_ceil(threads * 2 * u64::from(multiprocessors)).max(1)) as u32;
 
         let groups_per_block = u64::from(THREADS / group.lanes());
-        let accumulate_blocks =
-            pairs.div_ceil(groups_per_block).min(u64::from(group.blocks_per_multiprocessor() * multiprocessors)) as u32;
+        let resident = u64::from(group.blocks_per_multiprocessor() * multiprocessors);
+        let waves = (pairs / (PAIRS_PER_GROUP * groups_per_block * resident)).clamp(1, WAVES);
+        let accumulate_blocks = pairs.div_ceil(groups_per_block).min(waves * resident) as u32;
 
-        let all = u64::from(shape.sets()) * shape.buckets();
-        let log_run = all.next_power_of_two().ilog2().saturating_sub(16).max(2).min(shape.window_bits - 1);
-        let log_runs = shape.window_bits - 1 - log_run;
+        // Enough runs to fill the card: no more, since every bit of a run's number is a plane to be summed.
+        let key_bits = shape.window_bits() - 1;
+        let all = (u64::from(shape.sets) << key_bits).next_power_of_two().ilog2();
+        let log_all_runs = (if all > 20 { 17 } else { 16 }) - group.lanes();
+        let log_run = all.saturating_sub(log_all_runs).max(2).min(key_bits);
+        let log_runs = key_bits - log_run;
         let chunks = (1u64 << log_runs).div_ceil(groups_per_block * 8).clamp(1, 64) as u32;
         Self {
             group,
@@ -180,7 +222,7 @@ impl Plan {
 
     /// Points that come back: one per plane and set.
     pub(super) fn rows(&self) -> u32 {
-        self.shape.sets() * (self.log_runs + 1)
+        self.shape.sets * (self.log_runs + 1)
     }
 
     pub(super) fn max_pairs(&self) -> u64 {
@@ -213,13 +255,13 @@ impl Plan {
         };
         let xyzz = self.group.xyzz_bytes();
         let heads: u64 = self.head_levels().iter().map(|&n| u64::from(n)).sum();
-        let runs = u64::from(self.shape.sets()) << self.log_runs;
+        let runs = u64::from(self.shape.sets) << self.log_runs;
         let histogram = part(4 * (u64::from(self.bins) + 1));
         let start = part(4 * (u64::from(self.bins) + 2));
         let cursor = part(4 * (u64::from(self.bins) + 1));
         let dealt = part(PAIR * self.max_pairs());
         let sorted = part(PAIR * self.max_pairs());
-        let buckets = part(xyzz * u64::from(self.shape.sets()) * self.shape.buckets());
+        let buckets = part(xyzz * u64::from(self.shape.sets) * self.shape.buckets());
         let head_keys = part(4 * heads);
         let heads = part(xyzz * heads);
         let sums = part(xyzz * runs);
@@ -267,19 +309,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn windows_always_cover_a_scalar_and_its_last_carry() {
-        for window_bits in 4..=24 {
-            for copies in 1..=64 {
-                let shape = Shape { window_bits, copies };
-                assert!(shape.windows() * window_bits >= SCALAR_BITS);
-                assert!(shape.sets() * copies >= shape.windows());
+    fn windows_cover_a_scalar_exactly_and_agree_with_copies_and_sets() {
+        for sets in 1..=32 {
+            for copies in 1..=32 / sets {
+                let shape = Shape { sets, copies };
+                let mut at = 0;
+                for window in 0..shape.windows() {
+                    assert_eq!(at, shape.shift(window / sets) + shape.base(window % sets));
+                    at += shape.width(window);
+                }
+                assert_eq!(at, SCALAR_BITS);
+                let least = (0..shape.windows()).map(|window| shape.width(window)).min().unwrap();
+                assert!(shape.window_bits() - least <= 2, "{shape:?} is uneven");
             }
         }
     }
 
     #[test]
     fn larger_inputs_get_larger_windows_and_copies_never_cost_more() {
-        let bits = |log_n: u32, copies| Shape::choose(1 << log_n, copies).window_bits;
+        let bits = |log_n: u32, copies| Shape::choose(1 << log_n, copies).window_bits();
         for log_n in 0..28 {
             assert!(bits(log_n + 1, 1) >= bits(log_n, 1));
             for copies in 1..16 {
@@ -288,7 +336,7 @@ mod tests {
                 assert!(fewer.copies <= copies);
             }
         }
-        assert!((20..=22).contains(&bits(24, 1)));
+        assert!((19..=22).contains(&bits(24, 1)));
     }
 
     #[test]
@@ -303,7 +351,7 @@ mod tests {
                         assert!(plan.bins <= 8192 && plan.fine_bits <= MAX_FINE_BITS, "{plan:?}");
                         assert!(plan.max_pairs() < MAX_INDEX && plan.slice >= 1);
                         assert!(plan.per_thread >= 1 && plan.accumulate_blocks >= 1);
-                        assert_eq!(plan.log_run + plan.log_runs + 1, plan.shape.window_bits);
+                        assert_eq!(plan.log_run + plan.log_runs + 1, plan.shape.window_bits());
                         assert!(plan.workspace_bytes() >= 2 * PAIR * plan.max_pairs());
                         assert!(2 * PAIR * plan.max_pairs() <= budget.max(2 * PAIR << 13), "{plan:?}");
                     }

@@ -185,15 +185,15 @@ fn sums_are_right<G: TestGroup>(sizes: &[usize], shapes: &[Shape]) {
 
 #[test]
 fn g1_sums_are_right_for_sizes_around_powers_of_two_and_any_shape() {
-    let one_set = Shape { window_bits: 8, copies: 32 };
+    let one_set = Shape { sets: 1, copies: 32 };
     sums_are_right::<G1Affine>(&[0, 1, 2, 31, 33, 256, 1025], &[one_set]);
-    sums_are_right::<G1Affine>(&[65], &[Shape { window_bits: 10, copies: 5 }, Shape { window_bits: 4, copies: 20 }]);
+    sums_are_right::<G1Affine>(&[65], &[Shape { sets: 6, copies: 5 }, Shape { sets: 2, copies: 16 }]);
 }
 
 #[test]
 fn g2_sums_are_right_for_sizes_around_powers_of_two_and_any_shape() {
-    sums_are_right::<G2Affine>(&[1, 65], &[Shape { window_bits: 6, copies: 43 }]);
-    sums_are_right::<G2Affine>(&[20], &[Shape { window_bits: 8, copies: 11 }]);
+    sums_are_right::<G2Affine>(&[1, 65], &[Shape { sets: 1, copies: 32 }]);
+    sums_are_right::<G2Affine>(&[20], &[Shape { sets: 3, copies: 10 }]);
 }
 
 #[test]
@@ -203,7 +203,7 @@ fn equal_opposite_and_infinite_bases_are_added_correctly() {
     let n = 150;
     let k = Scalar::random(&mut rng);
     let logs: Vec<_> = (0..n).map(|i| [k, -k, Scalar::ZERO, k + k][(i / 3) % 4]).collect();
-    let shape = Shape { window_bits: 5, copies: 2 };
+    let shape = Shape { sets: 16, copies: 2 };
     for scalars in [vec![Scalar::ONE; n], vec![-Scalar::ONE; n], vec![k; n], vec![Scalar::ZERO; n], mixed(&mut rng, n)]
     {
         let input = || Input::plain(logs.clone(), scalars.clone());
@@ -232,12 +232,12 @@ fn segments_share_buckets_whether_added_at_once_or_in_turn() {
             Input::plain(vec![], vec![]),
         ]
     };
-    for shape in [Shape { window_bits: 8, copies: 32 }, Shape { window_bits: 6, copies: 11 }] {
+    for shape in [Shape { sets: 1, copies: 32 }, Shape { sets: 3, copies: 10 }] {
         for per_call in [1, 2, 4] {
             bench.check::<G1Affine>(&plan(Group::G1, shape, 250), &inputs(), per_call);
         }
     }
-    let shape = Shape { window_bits: 6, copies: 43 };
+    let shape = Shape { sets: 1, copies: 32 };
     bench.check::<G2Affine>(&plan(Group::G2, shape, 250), &inputs()[1..3], 2);
 }
 
@@ -247,7 +247,7 @@ fn a_small_workspace_takes_more_passes_and_gives_the_same_sum() {
     let mut rng = ChaCha20Rng::seed_from_u64(45);
     let n = 700;
     let (logs, scalars) = (random(&mut rng, n), mixed(&mut rng, n));
-    let shape = Shape { window_bits: 6, copies: 43 };
+    let shape = Shape { sets: 1, copies: 32 };
     let plan = Plan::new(Group::G1, shape, n as u64, 2, 0);
     assert!(plan.slice < n as u64, "the case is meant to take several passes");
     bench.check::<G1Affine>(&plan, &[Input::plain(logs, scalars)], 1);
