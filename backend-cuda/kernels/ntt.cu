@@ -6,23 +6,24 @@
 // place. Decimation in time (DIT) is its transpose: bit-reversed in, natural out. So an inverse DIF and a forward DIT need no reordering
 // between them, and the pass over the rows of the one and the first pass of the other are fused in `ntt_rows`.
 //
-// A block of 128 threads holds 1024 elements, eight in each thread's registers: 1024/R columns of R points. A column transform is a
-// run of radix-8 steps (one of radix 2 or 4 where 3 doesn't divide log2 R), with an exchange through shared memory in between. The
+// A block of 256 threads holds 1024 elements, four in each thread's registers: 1024/R columns of R points. A column transform is a
+// run of radix-4 steps (and one of radix 2 where log2 R is odd), with an exchange through shared memory in between. Radix 8 needs
+// fewer multiplications, but its 128 registers leave four warps to a scheduler, too few to keep the multiplier busy. The
 // steps are a loop at run time and so is the multiplication by two factors of a twiddle: the loop body stays small enough for the
 // instruction cache, and one kernel serves every R.
 #include "fr.cuh"
 
 #define NTT_LOG_BLOCK 10
 #define NTT_BLOCK (1 << NTT_LOG_BLOCK)
-#define NTT_THREADS (NTT_BLOCK / 8)
+#define NTT_THREADS (NTT_BLOCK / 4)
 
-// Eight elements at 2^level rows from each other: element k of thread u of a column.
+// Four elements at 2^level rows from each other: element k of thread u of a column.
 SP_FN u32 ntt_position(u32 u, u32 k, u32 level) {
-    return ((u >> level) << (level + 3)) + (k << level) + (u & ((1u << level) - 1));
+    return ((u >> level) << (level + 2)) + (k << level) + (u & ((1u << level) - 1));
 }
 
-SP_FN u32 ntt_reverse3(u32 k) {
-    return ((k & 1) << 2) | (k & 2) | (k >> 2);
+SP_FN u32 ntt_reverse2(u32 k) {
+    return ((k & 1) << 1) | (k >> 1);
 }
 
 SP_FN u32 ntt_reverse(u32 x, u32 bits) {
@@ -56,84 +57,58 @@ SP_FN u32 ntt_opaque(u32 x) {
     return x;
 }
 
-// The last `bits` (1 to 3) stages of an 8-point DIF, on groups of 2^bits elements: natural in, bit-reversed out.
-SP_FN void ntt_dif8(Fr (&x)[8], u32 bits, const NttTables &tables) {
-    const u32 eighth = tables.log_small - 3;
-    if (bits >= 3) {
-        SP_UNROLL
-        for (int k = 0; k < 4; k++) {
-            const Fr d = fr_sub(x[k], x[k + 4]);
-            x[k] = fr_add(x[k], x[k + 4]);
-            x[k + 4] = k == 0 ? d : fr_mul(d, ntt_table(tables.small + ((u32)k << eighth)));
-        }
-    }
+// The last `bits` (1 or 2) stages of a 4-point DIF, on groups of 2^bits elements: natural in, bit-reversed out.
+SP_FN void ntt_dif4(Fr (&x)[4], u32 bits, const NttTables &tables) {
     if (bits >= 2) {
-        const Fr w4 = ntt_table(tables.small + (2u << eighth));
-        SP_UNROLL
-        for (int k = 0; k < 8; k += 4) {
-            const Fr d = fr_sub(x[k], x[k + 2]), e = fr_sub(x[k + 1], x[k + 3]);
-            x[k] = fr_add(x[k], x[k + 2]);
-            x[k + 1] = fr_add(x[k + 1], x[k + 3]);
-            x[k + 2] = d;
-            x[k + 3] = fr_mul(e, w4);
-        }
+        const Fr d = fr_sub(x[0], x[2]), e = fr_sub(x[1], x[3]);
+        x[0] = fr_add(x[0], x[2]);
+        x[1] = fr_add(x[1], x[3]);
+        x[2] = d;
+        x[3] = fr_mul(e, ntt_table(tables.small + (1u << (tables.log_small - 2))));
     }
     SP_UNROLL
-    for (int k = 0; k < 8; k += 2) {
+    for (int k = 0; k < 4; k += 2) {
         const Fr d = fr_sub(x[k], x[k + 1]);
         x[k] = fr_add(x[k], x[k + 1]);
         x[k + 1] = d;
     }
 }
 
-// The transpose: the first `bits` stages of an 8-point DIT, bit-reversed in, natural out.
-SP_FN void ntt_dit8(Fr (&x)[8], u32 bits, const NttTables &tables) {
-    const u32 eighth = tables.log_small - 3;
+// The transpose: the first `bits` stages of a 4-point DIT, bit-reversed in, natural out.
+SP_FN void ntt_dit4(Fr (&x)[4], u32 bits, const NttTables &tables) {
     SP_UNROLL
-    for (int k = 0; k < 8; k += 2) {
+    for (int k = 0; k < 4; k += 2) {
         const Fr d = fr_sub(x[k], x[k + 1]);
         x[k] = fr_add(x[k], x[k + 1]);
         x[k + 1] = d;
     }
     if (bits >= 2) {
-        const Fr w4 = ntt_table(tables.small + (2u << eighth));
-        SP_UNROLL
-        for (int k = 0; k < 8; k += 4) {
-            const Fr t = fr_mul(x[k + 3], w4);
-            const Fr d = fr_sub(x[k], x[k + 2]), e = fr_sub(x[k + 1], t);
-            x[k] = fr_add(x[k], x[k + 2]);
-            x[k + 1] = fr_add(x[k + 1], t);
-            x[k + 2] = d;
-            x[k + 3] = e;
-        }
-    }
-    if (bits >= 3) {
-        SP_UNROLL
-        for (int k = 0; k < 4; k++) {
-            const Fr t = k == 0 ? x[4] : fr_mul(x[k + 4], ntt_table(tables.small + ((u32)k << eighth)));
-            x[k + 4] = fr_sub(x[k], t);
-            x[k] = fr_add(x[k], t);
-        }
+        const Fr t = fr_mul(x[3], ntt_table(tables.small + (1u << (tables.log_small - 2))));
+        const Fr d = fr_sub(x[0], x[2]), e = fr_sub(x[1], t);
+        x[0] = fr_add(x[0], x[2]);
+        x[1] = fr_add(x[1], t);
+        x[2] = d;
+        x[3] = e;
     }
 }
 
-// Twiddles between the steps of one column: w_(2^(level+3))^(f t), f the digit that element k stands for, t the row in the sub-block.
-SP_FN void ntt_step_twiddles(Fr (&x)[8], u32 u, u32 level, const NttTables &tables) {
-    const u32 t = u & ((1u << level) - 1), shift = tables.log_small - level - 3;
+// Twiddles between the steps of one column: w_(2^(level+2))^(f t), f the digit that element k stands for, t the row in the sub-block.
+SP_FN void ntt_step_twiddles(Fr (&x)[4], u32 u, u32 level, const NttTables &tables) {
+    const u32 t = u & ((1u << level) - 1), shift = tables.log_small - level - 2;
     SP_UNROLL
-    for (int k = 1; k < 8; k++) x[k] = fr_mul(x[k], ntt_table(tables.small + ((ntt_reverse3(k) * t) << shift)));
+    for (int k = 1; k < 4; k++) x[k] = fr_mul(x[k], ntt_table(tables.small + ((ntt_reverse2(k) * t) << shift)));
 }
 
-// Twiddles between passes: element k of thread u stands for the column's frequency f = reverse(8u + k); w_(R S)^(f column).
+// Twiddles between passes: element k of thread u stands for the column's frequency f = reverse(4u + k); w_(R S)^(f column).
 // Beyond the big table the factor comes from the full one, or else is a product of two entries, applied one after the other.
-SP_FN void ntt_pass_twiddles(Fr (&x)[8], u32 u, u32 log_r, u32 log_s, u32 column, const NttTables &tables) {
+SP_FN void ntt_pass_twiddles(Fr (&x)[4], u32 u, u32 log_r, u32 log_s, u32 column, const NttTables &tables) {
     const u32 log_low = tables.log_n - tables.log_big, order = log_r + log_s;
     const bool direct = order <= tables.log_big;
     if (!direct && tables.full != nullptr) {
         const u32 n = 1u << tables.log_n, half = n >> 1;
         SP_UNROLL
-        for (int k = 0; k < 8; k++) {
-            const u32 e = (ntt_reverse(8 * u + k, log_r) * ntt_opaque(column)) << (tables.log_n - order);
+        for (int k = 0; k < 4; k++) {
+            const u32 e = (ntt_reverse(4 * ntt_opaque(u) + k, log_r) * column) << (tables.log_n - order);
             const u32 i = tables.inverted ? (n - e) & (n - 1) : e;
             const Fr w = ntt_table(tables.full + (i & (half - 1)));
             x[k] = fr_mul(x[k], fr_select(i >= half, fr_neg(w), w));
@@ -145,8 +120,8 @@ SP_FN void ntt_pass_twiddles(Fr (&x)[8], u32 u, u32 log_r, u32 log_s, u32 column
 #endif
     for (int factor = 0; factor < (direct ? 1 : 2); factor++) {
         SP_UNROLL
-        for (int k = 0; k < 8; k++) {
-            const u32 e = (ntt_reverse(8 * u + k, log_r) * ntt_opaque(column)) << (tables.log_n - order);
+        for (int k = 0; k < 4; k++) {
+            const u32 e = (ntt_reverse(4 * ntt_opaque(u) + k, log_r) * column) << (tables.log_n - order);
             const Fr *entry = factor == 0 ? tables.big + (e >> log_low) : tables.low + (e & ((1u << log_low) - 1));
             x[k] = fr_mul(x[k], ntt_table(entry));
         }
@@ -167,50 +142,50 @@ struct NttLayout {
 
 static __device__ __forceinline__ u32 ntt_slot(const NttLayout &at, u32 row) {
     const u32 i = (row << at.row_shift) + (at.c << at.column_shift);
-    return i ^ ((i >> 3) & 7);
+    return i ^ ((i >> 3) & 7) ^ ((i >> 2) & 4);
 }
 
 // Hands the elements over from the rows of one level to those of another.
-static __device__ __forceinline__ void ntt_exchange(Fr (&x)[8], const NttLayout &at, u32 from, u32 to) {
+static __device__ __forceinline__ void ntt_exchange(Fr (&x)[4], const NttLayout &at, u32 from, u32 to) {
     __syncthreads();
     SP_UNROLL
-    for (int k = 0; k < 8; k++) {
-        const u32 s = ntt_slot(at, ntt_position(at.u, k, from));
+    for (int k = 0; k < 4; k++) {
+        const u32 s = ntt_slot(at, ntt_position(ntt_opaque(at.u), k, from));
         ntt_shared[s] = make_uint4(x[k].v[0], x[k].v[1], x[k].v[2], x[k].v[3]);
         ntt_shared[s + NTT_BLOCK] = make_uint4(x[k].v[4], x[k].v[5], x[k].v[6], x[k].v[7]);
     }
     __syncthreads();
     SP_UNROLL
-    for (int k = 0; k < 8; k++) {
-        const u32 s = ntt_slot(at, ntt_position(at.u, k, to));
+    for (int k = 0; k < 4; k++) {
+        const u32 s = ntt_slot(at, ntt_position(ntt_opaque(at.u), k, to));
         const uint4 lo = ntt_shared[s], hi = ntt_shared[s + NTT_BLOCK];
         x[k] = Fr{{lo.x, lo.y, lo.z, lo.w, hi.x, hi.y, hi.z, hi.w}};
     }
 }
 
-// A column transform of 2^log_r points, rows of level log_r - 3 in, of level 0 out.
-static __device__ __forceinline__ void ntt_column_dif(Fr (&x)[8], const NttLayout &at, u32 log_r, const NttTables &tables) {
+// A column transform of 2^log_r points, rows of level log_r - 2 in, of level 0 out.
+static __device__ __forceinline__ void ntt_column_dif(Fr (&x)[4], const NttLayout &at, u32 log_r, const NttTables &tables) {
     u32 left = log_r;
 #pragma unroll 1
     while (true) {
-        const u32 bits = left < 3 ? left : 3;
-        ntt_dif8(x, bits, tables);
+        const u32 bits = left < 2 ? left : 2;
+        ntt_dif4(x, bits, tables);
         left -= bits;
         if (left == 0) break;
         ntt_step_twiddles(x, at.u, left, tables);
-        ntt_exchange(x, at, left, left < 3 ? 0 : left - 3);
+        ntt_exchange(x, at, left, left < 2 ? 0 : left - 2);
     }
 }
 
-// The transpose: rows of level 0 in, of level log_r - 3 out.
-static __device__ __forceinline__ void ntt_column_dit(Fr (&x)[8], const NttLayout &at, u32 log_r, const NttTables &tables) {
+// The transpose: rows of level 0 in, of level log_r - 2 out.
+static __device__ __forceinline__ void ntt_column_dit(Fr (&x)[4], const NttLayout &at, u32 log_r, const NttTables &tables) {
     u32 done = 0;
 #pragma unroll 1
     while (true) {
-        const u32 bits = done == 0 && log_r % 3 != 0 ? log_r % 3 : 3;
+        const u32 bits = done == 0 && log_r % 2 != 0 ? 1 : 2;
         if (done != 0) ntt_step_twiddles(x, at.u, done, tables);
-        ntt_dit8(x, bits, tables);
-        const u32 level = bits == 3 ? done : 0;
+        ntt_dit4(x, bits, tables);
+        const u32 level = bits == 2 ? done : 0;
         done += bits;
         if (done == log_r) break;
         ntt_exchange(x, at, level, done);
@@ -253,10 +228,10 @@ template <bool DIF> static __device__ __forceinline__ void ntt_columns(const Ntt
     const bool active = id < (1u << (tables.log_n - log_r));
     const u32 column = id & ((1u << log_s) - 1);
     const u32 base = ((id >> log_s) << (log_s + log_r)) + column;
-    const u32 level_in = DIF ? log_r - 3 : 0, level_out = DIF ? 0 : log_r - 3;
-    Fr x[8];
+    const u32 level_in = DIF ? log_r - 2 : 0, level_out = DIF ? 0 : log_r - 2;
+    Fr x[4];
     SP_UNROLL
-    for (int k = 0; k < 8; k++) x[k] = active ? ntt_read(from, base + (ntt_position(at.u, k, level_in) << log_s)) : fr_zero();
+    for (int k = 0; k < 4; k++) x[k] = active ? ntt_read(from, base + (ntt_position(at.u, k, level_in) << log_s)) : fr_zero();
     if (DIF) {
         ntt_column_dif(x, at, log_r, tables);
         ntt_pass_twiddles(x, at.u, log_r, log_s, column, tables);
@@ -266,17 +241,17 @@ template <bool DIF> static __device__ __forceinline__ void ntt_columns(const Ntt
     }
     if (active) {
         SP_UNROLL
-        for (int k = 0; k < 8; k++) ntt_write(to, base + (ntt_position(at.u, k, level_out) << log_s), x[k]);
+        for (int k = 0; k < 4; k++) ntt_write(to, base + (ntt_position(ntt_opaque(at.u), k, level_out) << log_s), x[k]);
     }
 }
 
-extern "C" __global__ void __launch_bounds__(NTT_THREADS, 4)
+extern "C" __global__ void __launch_bounds__(NTT_THREADS, 3)
     ntt_columns_dif(const Fr *in, const Fr *times, u32 length, Fr *out, const Fr *small, const Fr *big, const Fr *low, const Fr *full, u32 inverted, u32 log_n, u32 log_small, u32 log_big,
                     u32 log_r, u32 log_s) {
     ntt_columns<true>(NttSource{in, times, length}, NttTarget{out, nullptr, nullptr}, NttTables{small, big, low, full, inverted, log_n, log_small, log_big}, log_r, log_s);
 }
 
-extern "C" __global__ void __launch_bounds__(NTT_THREADS, 4)
+extern "C" __global__ void __launch_bounds__(NTT_THREADS, 3)
     ntt_columns_dit(const Fr *in, Fr *out, const Fr *p, const Fr *q, const Fr *small, const Fr *big, const Fr *low, const Fr *full, u32 inverted, u32 log_n, u32 log_small, u32 log_big,
                     u32 log_r, u32 log_s) {
     ntt_columns<false>(NttSource{in, nullptr, 1u << log_n}, NttTarget{out, p, q}, NttTables{small, big, low, full, inverted, log_n, log_small, log_big}, log_r, log_s);
@@ -286,18 +261,18 @@ extern "C" __global__ void __launch_bounds__(NTT_THREADS, 4)
 // root (`do_dif`), a factor per coefficient, a DIT with the tables of another (`do_dit`). The element at place p of the whole vector
 // is coefficient i = reverse(p); its factor is scale_high[i >> log_low] scale_low[i mod 2^log_low] where scale_high is given, else
 // scale_low[0] where scale_low is given, else 1.
-extern "C" __global__ void __launch_bounds__(NTT_THREADS, 4)
+extern "C" __global__ void __launch_bounds__(NTT_THREADS, 3)
     ntt_rows(const Fr *in, const Fr *times, u32 length, Fr *out, const Fr *p, const Fr *q, const Fr *dif_small, const Fr *dit_small, u32 log_n, u32 log_small,
              u32 log_r, u32 do_dif, u32 do_dit, const Fr *scale_high, const Fr *scale_low, u32 log_low) {
-    const u32 log_t = log_r - 3;
+    const u32 log_t = log_r - 2;
     const NttLayout at{0, log_r, threadIdx.x >> log_t, threadIdx.x & ((1u << log_t) - 1)};
     const u32 id = (blockIdx.x << (NTT_LOG_BLOCK - log_r)) + at.c;
     const bool active = id < (1u << (log_n - log_r));
     const u32 base = id << log_r;
     const NttSource from{in, times, length};
-    Fr x[8];
+    Fr x[4];
     SP_UNROLL
-    for (int k = 0; k < 8; k++) x[k] = active ? ntt_read(from, base + ntt_position(at.u, k, log_t)) : fr_zero();
+    for (int k = 0; k < 4; k++) x[k] = active ? ntt_read(from, base + ntt_position(at.u, k, log_t)) : fr_zero();
     if (do_dif) {
         ntt_column_dif(x, at, log_r, NttTables{dif_small, nullptr, nullptr, nullptr, 0, log_n, log_small, 0});
     } else {
@@ -307,8 +282,8 @@ extern "C" __global__ void __launch_bounds__(NTT_THREADS, 4)
 #pragma unroll 1
         for (int factor = scale_high == nullptr ? 1 : 0; factor < 2; factor++) {
             SP_UNROLL
-            for (int k = 0; k < 8; k++) {
-                const u32 i = ntt_reverse(ntt_opaque(base) + 8 * at.u + k, log_n);
+            for (int k = 0; k < 4; k++) {
+                const u32 i = ntt_reverse(ntt_opaque(base + 4 * at.u) + k, log_n);
                 const Fr *entry = factor == 0 ? scale_high + (i >> log_low) : scale_low + (scale_high == nullptr ? 0 : i & ((1u << log_low) - 1));
                 x[k] = fr_mul(x[k], ntt_table(entry));
             }
@@ -322,7 +297,7 @@ extern "C" __global__ void __launch_bounds__(NTT_THREADS, 4)
     if (active) {
         const NttTarget to{out, p, q};
         SP_UNROLL
-        for (int k = 0; k < 8; k++) ntt_write(to, base + ntt_position(ntt_opaque(at.u), k, log_t), x[k]);
+        for (int k = 0; k < 4; k++) ntt_write(to, base + ntt_position(ntt_opaque(at.u), k, log_t), x[k]);
     }
 }
 

@@ -65,6 +65,7 @@ impl Instance {
         }
         let cache = options.cache.as_ref().map_or_else(Cache::from_environment, Cache::at);
         let kernels = Kernels::new(&context, cache);
+        kernels.prepare()?;
         Ok(Self {
             ntt: NttKernels::load(&kernels)?,
             vector: VectorKernels::load(&kernels)?,

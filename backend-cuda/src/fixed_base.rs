@@ -147,6 +147,7 @@ impl FixedBase for DeviceFixedBase {
 #[cfg(test)]
 mod tests {
     use ff::Field;
+    use group::Group as _;
     use rand_chacha::ChaCha20Rng;
     use rand_core::SeedableRng;
 

@@ -153,12 +153,18 @@ impl Cache {
         Ok(built.cubin)
     }
 
-    /// Compiles the families for `arch` into this cache; needs NVRTC and no card. Entries that are there already are kept.
+    /// Compiles the families for `arch` into this cache, side by side; needs NVRTC and no card. Entries that are there already are kept.
     ///
     /// # Errors
     /// As for [`cubin`](Self::cubin).
     pub fn fill(&self, families: &[Family], arch: &str) -> Result<(), CudaError> {
-        families.iter().try_for_each(|&family| self.cubin(family, arch).map(drop))
+        std::thread::scope(|scope| {
+            let workers: Vec<_> =
+                families.iter().map(|&family| scope.spawn(move || self.cubin(family, arch).map(drop))).collect();
+            workers.into_iter().try_for_each(|worker| {
+                worker.join().unwrap_or_else(|payload| std::panic::resume_unwind(payload))
+            })
+        })
     }
 
     /// Puts a freshly built CUBIN into the cache, in place of an entry that may be there.
@@ -329,6 +335,18 @@ impl Kernels {
     #[must_use]
     pub fn new(context: &Context, cache: Cache) -> Self {
         Self { context: context.clone(), cache, modules: Mutex::default() }
+    }
+
+    /// Sees to it that all families are in the cache, so that a card opened for the first time waits for the slowest compilation
+    /// and not for the sum of all.
+    ///
+    /// # Errors
+    /// As for [`Cache::cubin`].
+    pub fn prepare(&self) -> Result<(), CudaError> {
+        if self.context.is_dry() || self.cache.folder.is_none() {
+            return Ok(());
+        }
+        self.cache.fill(&Family::ALL, &self.context.info().arch())
     }
 
     /// Loads `family` unless it is loaded.

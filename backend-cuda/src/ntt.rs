@@ -24,7 +24,7 @@ const LOG_BLOCK: u32 = 10;
 /// Shared memory of a block: its elements.
 const SHARED: u32 = 32 << LOG_BLOCK;
 /// Threads of a block.
-const THREADS: u32 = (1 << LOG_BLOCK) / 8;
+const THREADS: u32 = (1 << LOG_BLOCK) / 4;
 /// Largest power of two that one pass transforms.
 const PASS: u32 = 9;
 
@@ -69,24 +69,29 @@ impl NttKernels {
     }
 }
 
-/// How a transform of 2^L points is cut into passes: the sizes of the column passes (each a multiple of 3 bits, where a radix-8
-/// step wastes nothing) and then of the rows. Empty below 2^3.
+/// How a transform of 2^L points is cut into passes: the sizes of the column passes, then of the rows, at most 2^9 each. As few
+/// passes as possible, and even sizes where possible, which have no radix-2 step. Empty below 2^3.
 ///
 /// ```text
-/// L = 20: 9, 6 | 5      L = 24: 9, 6 | 9      L = 27: 9, 9 | 9
+/// L = 20: 8, 6 | 6      L = 24: 8, 8 | 8      L = 27: 9, 9 | 9
 /// ```
 pub(crate) fn passes(log_n: u32) -> Vec<u32> {
-    let mut passes = Vec::new();
+    if log_n < 3 {
+        return Vec::new();
+    }
+    let count = log_n.div_ceil(PASS);
     let mut left = log_n;
-    while left > PASS {
-        // The rows need three bits at least.
-        let bits = if left > 2 * PASS || left == 2 * PASS || left - 6 > PASS { 9 } else { 6 };
-        passes.push(bits);
-        left -= bits;
-    }
-    if left >= 3 {
-        passes.push(left);
-    }
+    let mut passes: Vec<u32> = (1..count)
+        .rev()
+        .map(|after| {
+            // What later passes can't take, and an even share.
+            let least = left.saturating_sub(PASS * after);
+            let bits = left.div_ceil(after + 1).next_multiple_of(2).clamp(least, least.max(8));
+            left -= bits;
+            bits
+        })
+        .collect();
+    passes.push(left);
     passes
 }
 

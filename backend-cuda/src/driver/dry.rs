@@ -19,8 +19,14 @@ pub(super) struct DryDevice {
 /// An emulated kernel: grid, block, pointers to the arguments.
 type Emulated = unsafe extern "C" fn(*const u32, *const u32, *mut *mut c_void);
 
+/// Device memory: aligned no more than the system's allocator aligns anyway, so that zeroing a large block costs nothing until it's used.
 fn layout(bytes: u64) -> Option<Layout> {
-    Layout::from_size_align(usize::try_from(bytes).ok()?, 256).ok()
+    Layout::from_size_align(usize::try_from(bytes).ok()?, 16).ok()
+}
+
+/// Page-locked memory, whose owners expect more alignment.
+fn pinned_layout(bytes: usize) -> Option<Layout> {
+    Layout::from_size_align(bytes, 256).ok()
 }
 
 fn refused(call: &'static str, reason: String) -> CudaError {
@@ -105,14 +111,14 @@ impl DryDevice {
 
     pub(super) fn allocate_pinned(&self, bytes: usize) -> Result<*mut u8, CudaError> {
         let exhausted = || CudaError::Driver { call: "cuMemHostAlloc", code: 2, reason: "out of memory".into() };
-        let layout = layout(bytes as u64).ok_or_else(exhausted)?;
+        let layout = pinned_layout(bytes).ok_or_else(exhausted)?;
         // SAFETY: callers never ask for zero bytes (`PinnedBuf::alloc` rounds up to one).
         let ptr = unsafe { alloc_zeroed(layout) };
         if ptr.is_null() { Err(exhausted()) } else { Ok(ptr) }
     }
 
     pub(super) fn free_pinned(&self, ptr: *mut u8, bytes: usize) {
-        if let Some(layout) = layout(bytes as u64) {
+        if let Some(layout) = pinned_layout(bytes) {
             // SAFETY: `PinnedBuf` hands back what `allocate_pinned` gave it, once, with the same size.
             unsafe { dealloc(ptr, layout) };
         }
