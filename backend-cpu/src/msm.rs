@@ -289,36 +289,44 @@ impl<'a, C: Curve, F: Lanes, R: Records> Sums<'a, C, F, R> {
             let offset = windows.offset();
             group.scalars.par_iter_mut().with_min_len(1 << 12).for_each(|s| add_words(s, &offset));
         }
-        let tasks: Vec<_> = (0..groups.len()).flat_map(|g| (0..windows[g].count).map(move |w| (g, w))).collect();
-        let sums: Vec<C::Projective> = tasks
+        // Short inputs share inversions across windows, as long as every thread has something to do.
+        let mut tasks = Vec::new();
+        for (g, windows) in windows.iter().enumerate() {
+            let for_all = windows.count.div_ceil(2 * rayon::current_num_threads() as u32);
+            let together = (self.chunk() / groups[g].entries.len()).clamp(1, for_all.max(1) as usize) as u32;
+            let firsts = (0..windows.count).step_by(together as usize);
+            tasks.extend(firsts.map(|first| (g, first..(first + together).min(windows.count))));
+        }
+        let sums: Vec<Vec<C::Projective>> = tasks
             .par_iter()
             .with_max_len(1)
-            .map(|&(g, window)| self.window_sum(&groups[g], windows[g], window))
+            .map(|(g, range)| self.window_sums(&groups[*g], windows[*g], range.clone()))
             .collect();
-        let mut total = C::Projective::identity();
-        for g in 0..groups.len() {
-            let mut sum = C::Projective::identity();
-            for (&(group, _), window_sum) in tasks.iter().zip(&sums).rev() {
-                if group == g {
-                    for _ in 0..windows[g].width {
-                        sum = sum.double();
-                    }
-                    sum += window_sum;
+        let mut totals = vec![C::Projective::identity(); groups.len()];
+        for ((g, _), sums) in tasks.iter().zip(&sums).rev() {
+            for window_sum in sums.iter().rev() {
+                for _ in 0..windows[*g].width {
+                    totals[*g] = totals[*g].double();
                 }
+                totals[*g] += window_sum;
             }
-            total += sum;
         }
-        total
+        totals.iter().sum()
     }
 
-    /// Σ digit·P for one window.
-    fn window_sum(&self, group: &Group, windows: Windows, window: u32) -> C::Projective {
-        // offsets[b + 1] first counts the entries of digit ±(b + 1), then becomes where they end.
-        let mut offsets = vec![0u32; windows.buckets() + 1];
+    /// Σ digit·P for each of some windows.
+    fn window_sums(&self, group: &Group, windows: Windows, range: std::ops::Range<u32>) -> Vec<C::Projective> {
+        let m = windows.buckets();
+        let count = range.len();
+        // offsets[b + 1] first counts the entries of bucket b, then becomes where they end. Bucket w·m + d − 1 is that of digit ±d in
+        // the window number w of the range.
+        let mut offsets = vec![0u32; count * m + 1];
         for scalar in &group.scalars {
-            let digit = windows.digit(scalar, window);
-            if digit != 0 {
-                offsets[digit.unsigned_abs() as usize] += 1;
+            for (w, window) in range.clone().enumerate() {
+                let digit = windows.digit(scalar, window);
+                if digit != 0 {
+                    offsets[w * m + digit.unsigned_abs() as usize] += 1;
+                }
             }
         }
         for b in 1..offsets.len() {
@@ -326,22 +334,24 @@ impl<'a, C: Curve, F: Lanes, R: Records> Sums<'a, C, F, R> {
         }
         let used = offsets[offsets.len() - 1] as usize;
         if used == 0 {
-            return C::Projective::identity();
+            return vec![C::Projective::identity(); count];
         }
         let mut sorted = vec![0u32; used];
         let mut next = offsets.clone();
         for (scalar, &entry) in group.scalars.iter().zip(&group.entries) {
-            let digit = windows.digit(scalar, window);
-            if digit != 0 {
-                let slot = &mut next[digit.unsigned_abs() as usize - 1];
-                sorted[*slot as usize] = if digit < 0 { entry ^ NEGATED } else { entry };
-                *slot += 1;
+            for (w, window) in range.clone().enumerate() {
+                let digit = windows.digit(scalar, window);
+                if digit != 0 {
+                    let slot = &mut next[w * m + digit.unsigned_abs() as usize - 1];
+                    sorted[*slot as usize] = if digit < 0 { entry ^ NEGATED } else { entry };
+                    *slot += 1;
+                }
             }
         }
         drop(next);
         let buckets = self.bucket_sums(&sorted, &offsets);
         drop((sorted, offsets));
-        self.weighted_sum(buckets)
+        self.weighted_sums(buckets, count)
     }
 
     /// Sums of runs of entries: run b is `entries[offsets[b]..offsets[b + 1]]`. Runs may be empty or span chunks.
@@ -412,63 +422,84 @@ impl<'a, C: Curve, F: Lanes, R: Records> Sums<'a, C, F, R> {
         }
     }
 
-    /// Σ (i + 1)·bucketᵢ.
+    /// Σᵢ (i + 1)·Bᵢ for each of `count` lists of equally many buckets, a power of two, one after the other in `cells`.
     ///
-    /// The m buckets are cut into segments of s, and all segments compute their running sums at once:
+    /// The m buckets of a list are cut into segments of s, and all segments of all lists compute their running sums at once:
     /// Σᵢ (i + 1)·Bᵢ = Σₖ accₖ + s·Σₖ k·runₖ, where runₖ is the sum of segment k and accₖ its sum weighted 1..s. The second sum
     /// has the same form, with as many terms as there were segments.
-    fn weighted_sum(&self, mut cells: Vec<Point<F>>) -> C::Projective {
-        let mut total = C::Projective::identity();
+    fn weighted_sums(&self, mut cells: Vec<Point<F>>, count: usize) -> Vec<C::Projective> {
+        let mut totals = vec![C::Projective::identity(); count];
+        let mut m = cells.len() / count;
         let mut doublings = 0;
-        while cells.len() > 64 {
-            let m = cells.len().next_power_of_two();
-            let log2 = m.trailing_zeros();
-            // About 2^(log2/2) segments, more where there is much to do: the inversion of a step is shared by two additions
-            // in each.
-            let segments = 1usize << (log2 / 2 + 2).min(10).max(log2.saturating_sub(7));
+        // Below this an inversion for each step costs more than a few additions without.
+        let least = if count < 4 { 8 } else { 2 };
+        while m > least {
+            let segments = segments(m, count);
             let s = m / segments;
-            cells.resize(m + 2 * segments, Point::INFINITY);
-            let (run, acc) = (m as u32, (m + segments) as u32);
-            for k in 0..segments {
-                cells[m + k] = cells[k * s + s - 1];
+            let all = count * segments;
+            let (run, acc) = (cells.len() as u32, (cells.len() + all) as u32);
+            cells.resize(cells.len() + 2 * all, Point::INFINITY);
+            for k in 0..all {
+                cells[run as usize + k] = cells[k * s + s - 1];
             }
-            let mut pairs = Vec::with_capacity(2 * segments);
+            let mut pairs = Vec::with_capacity(2 * all);
             self.with_workspace(|workspace| {
                 for t in (0..s).rev() {
                     // Pairs are worked on from the last: acc takes run as it was, then run takes the next bucket.
                     pairs.clear();
                     if t > 0 {
-                        pairs.extend((0..segments as u32).map(|k| (run + k, k * s as u32 + t as u32 - 1)));
+                        pairs.extend((0..all as u32).map(|k| (run + k, k * s as u32 + t as u32 - 1)));
                     }
-                    pairs.extend((0..segments as u32).map(|k| (acc + k, run + k)));
+                    pairs.extend((0..all as u32).map(|k| (acc + k, run + k)));
                     workspace.add_cells(&mut cells, &pairs);
                 }
-                workspace.sum_cells(&mut cells, &[(acc, segments as u32)]);
+                let lists: Vec<_> =
+                    (0..count).map(|list| (acc + (list * segments) as u32, segments as u32)).collect();
+                workspace.sum_cells(&mut cells, &lists);
             });
-            let mut part = C::Projective::identity();
-            part += &self.affine(&cells[acc as usize]);
-            for _ in 0..doublings {
-                part = part.double();
+            for (list, total) in totals.iter_mut().enumerate() {
+                let mut part = C::Projective::identity();
+                part += &self.affine(&cells[acc as usize + list * segments]);
+                for _ in 0..doublings {
+                    part = part.double();
+                }
+                *total += part;
             }
-            total += part;
             doublings += s.trailing_zeros();
-            cells.truncate(m + segments);
-            cells.drain(..m + 1);
+            // Weights are k, not k + 1: every list loses its first run.
+            cells.truncate(acc as usize);
+            cells.drain(..run as usize);
+            for runs in cells.chunks_exact_mut(segments) {
+                runs.rotate_left(1);
+                runs[segments - 1] = Point::INFINITY;
+            }
+            m = segments;
         }
-        let (mut run, mut acc) = (C::Projective::identity(), C::Projective::identity());
-        for cell in cells.iter().rev() {
-            run += &self.affine(cell);
-            acc += run;
+        for (total, cells) in totals.iter_mut().zip(cells.chunks_exact(m)) {
+            let (mut run, mut acc) = (C::Projective::identity(), C::Projective::identity());
+            for cell in cells.iter().rev() {
+                run += &self.affine(cell);
+                acc += run;
+            }
+            for _ in 0..doublings {
+                acc = acc.double();
+            }
+            *total += acc;
         }
-        for _ in 0..doublings {
-            acc = acc.double();
-        }
-        total + acc
+        totals
     }
 
     fn affine(&self, point: &Point<F>) -> C::Affine {
         C::affine(F::cell_to_blst(&point.x, &point.y))
     }
+}
+
+/// Into how many segments each of `count` lists of m buckets is cut: some 512 in all, so that the inversion of a step is shared by
+/// a thousand additions, but not so many that steps get fewer than rounds of adding the segments up.
+fn segments(m: usize, count: usize) -> usize {
+    let wanted = (512 / count).max(2).next_power_of_two();
+    let balanced = 1 << m.trailing_zeros().div_ceil(2);
+    if m < 1024 { wanted.min(balanced) } else { wanted }.min(m / 2)
 }
 
 /// Terms `from`..`from + count` of all parts one after the other, by length.
