@@ -15,9 +15,10 @@ use blstrs::{G1Affine, G2Affine, Scalar};
 use group::Curve as _;
 use rayon::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
+use splitprover_core::key::Storage;
 use splitprover_core::{
-    BackendError, CircuitShape, HostBuf, HostMemory, Lent, LentEvaluations, LentInputs, MemoryClass, PendingSums,
-    ProvingKey, QuerySums, SplitProver,
+    BackendError, Bitmap, CircuitShape, HostBuf, HostMemory, Lent, LentEvaluations, LentInputs, MemoryClass,
+    PendingSums, PointRecord, PointTable, ProvingKey, Query, QuerySums, SharedBytes, SplitProver,
 };
 
 use crate::assignment::{Assignment, JoinedRecords, QueryRecords, Selection};
@@ -102,6 +103,20 @@ impl CpuBackend {
         Ok(sums)
     }
 
+    /// The same key with an H table that has a record for every scalar: the sum over H and L goes through the tables as they lie.
+    /// No format leaves out bases of H, but a key may.
+    fn spread_h(&self, key: &ProvingKey, density: &Arc<Bitmap>) -> Result<Arc<ProvingKey>, BackendError> {
+        let compact = key.h().table();
+        let mut records = self.memory.zeroed::<u8>(MemoryClass::Key, density.len() * G1Affine::BYTES)?;
+        for (rank, index) in density.iter_ones().enumerate() {
+            records[index * G1Affine::BYTES..][..G1Affine::BYTES].copy_from_slice(compact.record(rank));
+        }
+        let table = PointTable::new(SharedBytes::new(Arc::new(Records(records)))).expect("whole records");
+        let mut parts = key.parts().clone();
+        parts.h = Query::spread(table, density.clone()).expect("a record for each variable");
+        Ok(Arc::new(ProvingKey::new(parts).expect("the same sizes as before")))
+    }
+
     /// a and b from the matrices, c = a∘b.
     fn evaluate<'i>(&self, key: &ProvingKey, witness: &[Scalar]) -> Result<Vectors<'i>, BackendError> {
         let matrices = key.matrices().ok_or(splitprover_core::error::InputsError::EvaluationsMissing)?;
@@ -153,32 +168,48 @@ impl CpuBackend {
 
     /// The four multi-exponentiations.
     fn sums(&self, key: &ProvingKey, assignment: &Assignment, h: &[Words]) -> QuerySums {
-        let g1 = |query: &splitprover_core::Query<G1Affine>| {
+        let g1 = |query: &Query<G1Affine>| {
             let selection = assignment.select(query, 0, 0);
             let terms = Terms { units: &selection.units, parts: &[part(assignment, &selection)] };
             sum::<G1, _>(self.arithmetic, &QueryRecords::new(query), &terms).to_affine()
         };
-        let b_g2 = {
+        let b_g2 = || {
             let query = key.b_g2();
             let selection = assignment.select::<G2Affine>(query, 0, 0);
             let terms = Terms { units: &selection.units, parts: &[part(assignment, &selection)] };
             sum::<G2, _>(self.arithmetic, &QueryRecords::new(query), &terms).to_affine()
         };
-        let (a, b_g1) = (g1(key.a()), g1(key.b_g1()));
-        let selection = assignment.select(key.l(), key.shape().num_public + 1, key.h().table().len() as u32);
-        let parts = [
-            Part { scalars: h, picks: picks(key.domain(), key.h_basis()) },
-            part(assignment, &selection),
-        ];
-        let terms = Terms { units: &selection.units, parts: &parts };
-        let records = JoinedRecords::new(key.h(), key.l());
-        let hl = sum::<G1, _>(self.arithmetic, &records, &terms).to_affine();
-        QuerySums { a, b_g1, b_g2, hl }
+        let hl = || {
+            let selection = assignment.select(key.l(), key.shape().num_public + 1, key.h().table().len() as u32);
+            let parts =
+                [Part { scalars: h, picks: picks(key.domain(), key.h_basis()) }, part(assignment, &selection)];
+            let terms = Terms { units: &selection.units, parts: &parts };
+            sum::<G1, _>(self.arithmetic, &JoinedRecords::new(key.h(), key.l()), &terms).to_affine()
+        };
+        // One sum has some fifteen windows to share out. More threads than that need several sums at once; fewer are better
+        // off with the memory of one.
+        if rayon::current_num_threads() > 4 {
+            let ((hl, b_g2), (a, b_g1)) =
+                rayon::join(|| rayon::join(hl, b_g2), || rayon::join(|| g1(key.a()), || g1(key.b_g1())));
+            QuerySums { a, b_g1, b_g2, hl }
+        } else {
+            let b_g2 = b_g2();
+            QuerySums { a: g1(key.a()), b_g1: g1(key.b_g1()), b_g2, hl: hl() }
+        }
     }
 }
 
 fn part<'a>(assignment: &'a Assignment, selection: &'a Selection) -> Part<'a> {
     Part { scalars: &assignment.magnitudes, picks: Picks::Some(&selection.picks) }
+}
+
+/// Bytes that a key shares.
+struct Records(HostBuf<u8>);
+
+impl AsRef<[u8]> for Records {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
 }
 
 /// c = a∘b.
@@ -233,7 +264,10 @@ impl SplitProver for CpuBackend {
                 return Err(BackendError::Unsupported(format!("{bases} bases in the {query} query, at most 2^31")));
             }
         }
-        Ok(key.clone())
+        match (key.h().density(), key.h().storage()) {
+            (Some(density), Storage::Compact) => self.spread_h(key, density),
+            _ => Ok(key.clone()),
+        }
     }
 
     fn start<'i>(&self, key: &Self::Key, inputs: LentInputs<'i>) -> Result<CpuPending, BackendError> {
