@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
-use splitprover_core::BackendError;
+use splitprover_core::{BackendError, HostMemory};
 
 use crate::driver::{Context, CudaError, DeviceInfo, probe};
 use crate::kernels::{Cache, Kernels};
@@ -33,12 +33,14 @@ pub struct OpenOptions {
     pub copies: u32,
     /// Proofs whose device work may overlap.
     pub slots: usize,
+    /// Whose account the backend's own host memory is on.
+    pub memory: HostMemory,
 }
 
 impl Default for OpenOptions {
     fn default() -> Self {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
-        Self { vram_limit: None, cache: None, threads, copies: 1, slots: 2 }
+        Self { vram_limit: None, cache: None, threads, copies: 1, slots: 2, memory: HostMemory::default() }
     }
 }
 
@@ -71,7 +73,7 @@ impl Instance {
             vector: VectorKernels::load(&kernels)?,
             g1: MsmKernels::load(&kernels, Group::G1)?,
             g2: MsmKernels::load(&kernels, Group::G2)?,
-            uploader: Uploader::new(&context, options.threads.div_ceil(2).min(8))?,
+            uploader: Uploader::new(&context, options.threads.div_ceil(2).min(8), options.memory.ledger())?,
             pool: PinnedPool::new(&context),
             kernels,
             options,
@@ -110,6 +112,7 @@ pub(crate) fn to_backend_error(context: &Context, what: &'static str, error: Cud
         CudaError::DoesNotFit { what, need, have } => {
             BackendError::DeviceMemory { what, requested: need, available: have }
         }
+        CudaError::HostMemory(error) => BackendError::HostMemory(error),
         other => BackendError::device(what, other),
     }
 }

@@ -3,8 +3,9 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
+use splitprover_core::memory::Charge;
 use splitprover_core::point::PointRecord;
-use splitprover_core::{ProvingKey, Query};
+use splitprover_core::{MemoryClass, ProvingKey, Query};
 
 use crate::device::Instance;
 use crate::driver::{CudaError, DeviceBuf, DevicePtr, Event, PinnedBuf, Priority, Stream};
@@ -63,6 +64,7 @@ pub(crate) struct Slot {
 pub(crate) struct Outbox {
     pub(crate) done: Vec<Event>,
     pub(crate) memory: PinnedBuf,
+    _charge: Charge,
 }
 
 /// A slot in use; given back on drop.
@@ -176,9 +178,10 @@ impl DeviceKey {
             return Ok(outbox);
         }
         let context = &self.instance.context;
+        let charge = self.instance.options.memory.ledger().charge(MemoryClass::Backend, OUTBOX as u64)?;
         let done =
             self.residency.workspaces.iter().map(|_| Event::new(context, false)).collect::<Result<Vec<_>, _>>()?;
-        Ok(Outbox { done, memory: PinnedBuf::alloc(context, OUTBOX)? })
+        Ok(Outbox { done, memory: PinnedBuf::alloc(context, OUTBOX)?, _charge: charge })
     }
 
     /// Takes an outbox back whose work is done.
@@ -255,7 +258,8 @@ impl DeviceQuery {
         let index = match query.density() {
             None => None,
             Some(density) => {
-                let indices: Vec<u32> = density.iter_ones().map(|i| i as u32).collect();
+                let mut indices = instance.options.memory.zeroed::<u32>(MemoryClass::Staging, density.count_ones())?;
+                indices.iter_mut().zip(density.iter_ones()).for_each(|(index, variable)| *index = variable as u32);
                 let index = DeviceBuf::alloc(context, 4 * indices.len() as u64)?;
                 // SAFETY: as above.
                 unsafe { instance.uploader.upload(stream, index.ptr(), bytes_of_u32(&indices))? };

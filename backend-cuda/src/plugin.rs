@@ -52,6 +52,7 @@ impl BackendPlugin for CudaPlugin {
             threads: host.threads(),
             copies: small("copies", defaults.copies, 64)?,
             slots: small("slots", defaults.slots as u32, 8)? as usize,
+            memory: host.memory().clone(),
         };
         let prover = CudaProver::open(ordinal, open)?;
         prover.pinned_pool().account_to(host.memory().ledger());

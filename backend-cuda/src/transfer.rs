@@ -176,6 +176,7 @@ const CHUNK: usize = 4 << 20;
 pub struct Uploader {
     slots: Mutex<Vec<Slot>>,
     threads: usize,
+    _charge: Charge,
 }
 
 #[derive(Debug)]
@@ -186,16 +187,17 @@ struct Slot {
 }
 
 impl Uploader {
-    /// A ring filled by up to `threads` threads, two chunks for each.
+    /// A ring filled by up to `threads` threads, two chunks for each, charged to `ledger` as [`MemoryClass::Staging`].
     ///
     /// # Errors
-    /// Page-locked memory ran out.
-    pub fn new(context: &Context, threads: usize) -> Result<Self, CudaError> {
+    /// Page-locked memory ran out, or the ledger refused it.
+    pub fn new(context: &Context, threads: usize, ledger: &MemoryLedger) -> Result<Self, CudaError> {
         let threads = threads.clamp(1, 16);
+        let charge = ledger.charge(MemoryClass::Staging, (2 * threads * CHUNK) as u64)?;
         let slots = (0..2 * threads)
             .map(|_| Ok(Slot { buffer: PinnedBuf::alloc(context, CHUNK)?, read: Event::new(context, false)? }))
             .collect::<Result<_, CudaError>>()?;
-        Ok(Self { slots: Mutex::new(slots), threads })
+        Ok(Self { slots: Mutex::new(slots), threads, _charge: charge })
     }
 
     /// Queues the upload of `source` on `stream`. On return `source` has been read and may go; the copy from the ring may still be
@@ -303,7 +305,7 @@ mod tests {
     fn pageable_memory_arrives_whole_whatever_its_size() {
         let context = Context::dry(1 << 30);
         let stream = Stream::new(&context, Priority::Normal).unwrap();
-        let uploader = Uploader::new(&context, 3).unwrap();
+        let uploader = Uploader::new(&context, 3, &MemoryLedger::default()).unwrap();
         for bytes in [0, 1, CHUNK - 1, CHUNK, CHUNK + 1, 5 * CHUNK + 17] {
             let source = pattern(bytes);
             let target = DeviceBuf::alloc(&context, bytes as u64).unwrap();
@@ -321,7 +323,7 @@ mod tests {
     fn chunks_are_whole_records() {
         let context = Context::dry(1 << 30);
         let stream = Stream::new(&context, Priority::Normal).unwrap();
-        let uploader = Uploader::new(&context, 2).unwrap();
+        let uploader = Uploader::new(&context, 2, &MemoryLedger::default()).unwrap();
         let bytes = 192 * 50_001;
         let target = DeviceBuf::alloc(&context, bytes as u64).unwrap();
         let fill = |at: usize, chunk: &mut [u8]| {
@@ -336,7 +338,7 @@ mod tests {
     fn a_failure_at_any_call_is_reported_and_leaves_a_ring_that_works() {
         let context = Context::dry(1 << 30);
         let stream = Stream::new(&context, Priority::Normal).unwrap();
-        let uploader = Uploader::new(&context, 2).unwrap();
+        let uploader = Uploader::new(&context, 2, &MemoryLedger::default()).unwrap();
         let source = pattern(5 * CHUNK);
         let target = DeviceBuf::alloc(&context, source.len() as u64).unwrap();
         let mut at = 0;

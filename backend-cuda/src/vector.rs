@@ -205,7 +205,7 @@ mod tests {
         let context = Context::emulated(1 << 30);
         let stream = Stream::new(&context, Priority::Normal).unwrap();
         let kernels = VectorKernels::load(&Kernels::new(&context, Cache::none())).unwrap();
-        let uploader = Uploader::new(&context, 1).unwrap();
+        let uploader = Uploader::new(&context, 1, &splitprover_core::MemoryLedger::default()).unwrap();
         let mut rng = ChaCha20Rng::seed_from_u64(3);
         let columns = 77;
         let witness: Vec<_> = (0..columns).map(|_| Scalar::random(&mut rng)).collect();

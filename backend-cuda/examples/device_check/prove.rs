@@ -230,7 +230,7 @@ pub(crate) fn faults() -> Outcome {
         // An illegal address can take down all contexts of a process on its card; a new one must work.
         Err(error) => println!("the other context on this card: {error}"),
     }
-    drop((stream, stray, kernels, loaded, card, bystander_key, bystander));
+    drop((stream, stray, kernels, loaded, card, bystander_key, bystander, context));
     let again = open(OpenOptions::default())?;
     let loaded = again.load_key(key)?;
     expect(&expected, &sums_of(&again, &loaded, inputs(1)?)?, "a card opened again")?;

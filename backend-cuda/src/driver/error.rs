@@ -80,6 +80,8 @@ pub enum CudaError {
         /// Bytes asked for.
         wanted: u64,
     },
+    /// Host memory could not be had, or the account refused it.
+    HostMemory(splitprover_core::memory::OutOfHostMemory),
     /// Any other failing driver call.
     Driver {
         /// The driver function.
@@ -163,6 +165,7 @@ impl fmt::Display for CudaError {
                 write!(f, "out of device memory: {wanted} bytes wanted, {held} held")
             }
             Self::OutOfPinnedMemory { wanted } => write!(f, "out of page-locked host memory: {wanted} bytes wanted"),
+            Self::HostMemory(error) => error.fmt(f),
             Self::Driver { call, code, reason } => write!(f, "{call} failed with error {code}: {reason}"),
             Self::DoesNotFit { what, need, have } => {
                 write!(f, "{what} needs at least {need} bytes of device memory and {have} are available")
@@ -175,6 +178,12 @@ impl fmt::Display for CudaError {
 }
 
 impl std::error::Error for CudaError {}
+
+impl From<splitprover_core::memory::OutOfHostMemory> for CudaError {
+    fn from(error: splitprover_core::memory::OutOfHostMemory) -> Self {
+        Self::HostMemory(error)
+    }
+}
 
 /// What the system's loader said; the error itself only says which step failed.
 pub(crate) fn loader_words(error: &libloading::Error) -> String {
