@@ -309,7 +309,7 @@ fn guarded<T>(poisoned: &OnceLock<String>, body: impl FnOnce() -> Result<T, Back
     })
 }
 
-/// The message of a panic. The payload's own destructor may panic too; then it is forgotten.
+/// The message of a panic. The payload's own destructor may panic too, with another payload; a chain without end is forgotten.
 pub(crate) fn describe(payload: Box<dyn Any + Send>) -> String {
     let message = if let Some(text) = payload.downcast_ref::<&str>() {
         (*text).to_owned()
@@ -318,8 +318,10 @@ pub(crate) fn describe(payload: Box<dyn Any + Send>) -> String {
     } else {
         "a payload that is no text".to_owned()
     };
-    if let Err(second) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
-        std::mem::forget(second);
+    let mut payload = Some(payload);
+    for _ in 0..8 {
+        payload = payload.and_then(|payload| catch_unwind(AssertUnwindSafe(|| drop(payload))).err());
     }
+    std::mem::forget(payload);
     message
 }

@@ -39,6 +39,8 @@ pub use types::*;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use crate::prover::describe;
+
 /// Copies a struct that begins with `struct_size`: the smaller of both sizes, into a zeroed value of this side's layout.
 /// `None` if `source` is null or shorter than `least` bytes.
 ///
@@ -116,8 +118,8 @@ unsafe fn slice<'a, T: Copy>(data: *const T, len: u64) -> Option<&'a [T]> {
 /// Runs a callback's body; a panic is swallowed, because nothing may unwind into the other side.
 fn quietly<T>(otherwise: T, body: impl FnOnce() -> T) -> T {
     catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|payload| {
-        // The payload's own destructor could panic again.
-        std::mem::forget(payload);
+        // Not simply dropped: the payload's own destructor could panic again.
+        describe(payload);
         otherwise
     })
 }

@@ -68,14 +68,24 @@ impl Drop for Bomb {
     }
 }
 
+/// A panic payload whose destructor panics with another one, for ever.
+struct Endless;
+
+impl Drop for Endless {
+    fn drop(&mut self) {
+        panic_any(Endless);
+    }
+}
+
 #[test]
 fn any_panic_payload_is_survived() {
     let bench = Bench::new();
-    let throws: [(fn(), &str); 4] = [
+    let throws: [(fn(), &str); 5] = [
         (|| panic!("text"), "text"),
         (|| panic!("{}", "formatted"), "formatted"),
         (|| panic_any(5u8), "a payload that is no text"),
         (|| panic_any(Bomb(3)), "a payload that is no text"),
+        (|| panic_any(Endless), "a payload that is no text"),
     ];
     for (throw, message) in throws {
         let error = bench
