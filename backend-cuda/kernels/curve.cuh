@@ -185,55 +185,33 @@ template <class F> SP_COLD void xyzz_dbl(Xyzz<F> &r, const Xyzz<F> &p) {
     r.zzz = mul_called(r.zzz, p.zzz);
 }
 
-// How the function below multiplies.
-struct Inlined {
-    template <class F> SP_FN static F mul(const F &a, const F &b) { return ::mul(a, b); }
-    template <class F> SP_FN static F sqr(const F &a) { return ::sqr(a); }
-    template <class F> SP_FN static F mul_sub(const F &a, const F &b, const F &c, const F &d) { return ::mul_sub(a, b, c, d); }
-};
-
-struct Called {
-    template <class F> SP_FN static F mul(const F &a, const F &b) { return mul_called(a, b); }
-    template <class F> SP_FN static F sqr(const F &a) { return sqr_called(a); }
-    template <class F> SP_FN static F mul_sub(const F &a, const F &b, const F &c, const F &d) { return mul_sub_called(a, b, c, d); }
-};
-
-template <class M, class F> SP_FN void xyzz_add_with(Xyzz<F> &acc, const Xyzz<F> &p) {
+// acc += p. Not inlined, and multiplying by call: fourteen multiplications in line are slower, since they overflow the instruction caches.
+template <class F> SP_COLD void xyzz_add(Xyzz<F> &acc, const Xyzz<F> &p) {
     bool ignore = is_zero(p.zz);
     const bool start = is_zero(acc.zz) && !ignore;
     if (Field<F>::any(start)) acc = xyzz_select(start, p, acc);
     ignore = ignore || start;
 
-    const F U1 = M::mul(acc.x, p.zz);
-    const F P = sub(M::mul(p.x, acc.zz), U1);
-    const F S1 = M::mul(acc.y, p.zzz);
-    const F R = sub(M::mul(p.y, acc.zzz), S1);
+    const F U1 = mul_called(acc.x, p.zz);
+    const F P = sub(mul_called(p.x, acc.zz), U1);
+    const F S1 = mul_called(acc.y, p.zzz);
+    const F R = sub(mul_called(p.y, acc.zzz), S1);
     const bool same_x = is_zero(P), same_y = is_zero(R);
     const bool doubling = same_x && same_y && !ignore;
-    const F PP = M::sqr(P);
-    const F PPP = M::mul(P, PP);
-    const F Q = M::mul(U1, PP);
+    const F PP = sqr_called(P);
+    const F PPP = mul_called(P, PP);
+    const F Q = mul_called(U1, PP);
     Xyzz<F> r;
-    r.zz = M::mul(M::mul(acc.zz, p.zz), PP);
-    r.zzz = M::mul(M::mul(acc.zzz, p.zzz), PPP);
-    r.x = sub(sub(sub(M::sqr(R), PPP), Q), Q);
-    r.y = M::mul_sub(R, sub(Q, r.x), S1, PPP);
+    r.zz = mul_called(mul_called(acc.zz, p.zz), PP);
+    r.zzz = mul_called(mul_called(acc.zzz, p.zzz), PPP);
+    r.x = sub(sub(sub(sqr_called(R), PPP), Q), Q);
+    r.y = mul_sub_called(R, sub(Q, r.x), S1, PPP);
     if (Field<F>::any(doubling)) {
         Xyzz<F> twice;
         xyzz_dbl(twice, p);
         r = xyzz_select(doubling, twice, r);
     }
     acc = xyzz_select(ignore, acc, r);
-}
-
-// acc += p, for everything that isn't hot.
-template <class F> SP_COLD void xyzz_add(Xyzz<F> &acc, const Xyzz<F> &p) {
-    xyzz_add_with<Called>(acc, p);
-}
-
-// The same, larger and faster. Points travel through memory, which costs little beside fourteen multiplications.
-template <class F> SP_COLD void xyzz_add_hot(Xyzz<F> &acc, const Xyzz<F> &p) {
-    xyzz_add_with<Inlined>(acc, p);
 }
 
 // The affine point; one inversion of ZZZ: 1 / ZZ = (ZZ / ZZZ)^2.

@@ -309,8 +309,8 @@ template <class F> SP_FN void msm_reduce_runs(const char *buckets, u32 runs, u32
     Xyzz<F> sum = xyzz_infinity<F>(), weight = xyzz_infinity<F>();
     for (u32 k = 1u << log_run; k-- > 0;) {
         const Xyzz<F> b = xyzz_load<F>(buckets + (((size_t)run << log_run) + k) * xyzz_bytes<F>());
-        xyzz_add_hot(sum, b);
-        xyzz_add_hot(weight, sum);
+        xyzz_add(sum, b);
+        xyzz_add(weight, sum);
     }
     if (me < runs) {
         xyzz_store(sums + (size_t)me * xyzz_bytes<F>(), sum);
@@ -330,7 +330,7 @@ SP_FN void sum_block(Xyzz<F> acc, u32 used, char *shared, char *out) {
         __syncthreads();
         Xyzz<F> other = xyzz_infinity<F>();
         if (me < half) other = xyzz_load<F>(shared + (me + half) * xyzz_bytes<F>());
-        if (Field<F>::LANES == 2 || me < half) xyzz_add_hot(acc, other);
+        if (Field<F>::LANES == 2 || me < half) xyzz_add(acc, other);
     }
     if (me == 0) xyzz_store(out, acc);
 }
@@ -352,7 +352,7 @@ template <class F> SP_FN void msm_sum_planes(const char *sums, const char *weigh
         }
         Xyzz<F> p = xyzz_infinity<F>();
         if (q < count) p = xyzz_load<F>(in + (size_t)r * xyzz_bytes<F>());
-        xyzz_add_hot(acc, p);
+        xyzz_add(acc, p);
     }
     sum_block(acc, MSM_THREADS, shared, out + (((size_t)set * gridDim.y + plane) * gridDim.x + blockIdx.x) * xyzz_bytes<F>());
 }
@@ -366,7 +366,7 @@ template <class F> SP_FN void msm_sum_rows(const char *in, u32 count, char *shar
         const u32 at = k * groups + me;
         Xyzz<F> p = xyzz_infinity<F>();
         if (at < count) p = xyzz_load<F>(in + ((size_t)blockIdx.x * count + at) * xyzz_bytes<F>());
-        xyzz_add_hot(acc, p);
+        xyzz_add(acc, p);
     }
     sum_block(acc, count, shared, shared);
     __syncthreads();

@@ -71,7 +71,7 @@ template <class F> static void curve(int op, const void *in, void *out) {
     if (op == 2) {
         Xyzz<F> twice;
         xyzz_dbl(twice, q);
-        xyzz_add_hot(r, twice);
+        xyzz_add(r, twice);
     }
     write(out, xyzz_to_affine(r));
 }

@@ -52,12 +52,9 @@ impl Shape {
     /// The cheapest shape for `dense` scalars that are none of 0, 1 and −1, with at most `max_copies` copies.
     #[must_use]
     pub fn choose(dense: u64, max_copies: u32) -> Self {
-        let candidates = (MIN_WINDOWS..=MAX_WINDOWS).map(|windows| {
-            // No more copies than change the number of sets.
-            let sets = windows.div_ceil(max_copies.clamp(1, windows));
-            Self { sets, copies: windows.div_ceil(sets) }
-        });
-        let allowed = candidates.filter(|shape| shape.windows() <= MAX_WINDOWS);
+        let max_copies = max_copies.clamp(1, MAX_WINDOWS);
+        let candidates = (1..=MAX_WINDOWS).flat_map(|sets| (1..=max_copies).map(move |copies| Self { sets, copies }));
+        let allowed = candidates.filter(|shape| (MIN_WINDOWS..=MAX_WINDOWS).contains(&shape.windows()));
         let best = allowed.min_by(|a, b| a.cost(dense).total_cmp(&b.cost(dense)));
         best.unwrap_or(Self { sets: 16, copies: 1 })
     }
@@ -77,7 +74,7 @@ impl Shape {
     /// Bits below set `set`, within a copy.
     #[must_use]
     pub fn base(self, set: u32) -> u32 {
-        SCALAR_BITS / self.copies * set / self.sets
+        SCALAR_BITS.div_ceil(self.copies) * set / self.sets
     }
 
     /// The width of a window in bits.
