@@ -25,7 +25,7 @@ static __device__ __forceinline__ void fixed_base(const char *table, const Fr *s
             for (int l = 0; l < 7; l++) s.v[l] = (s.v[l] >> bits) | (s.v[l + 1] << (32 - bits));
             s.v[7] >>= bits;
             // Digit 0 finds infinity, which adds nothing.
-            xyzz_add_affine(sum, affine_load<F>(table + ((size_t)(j << bits) + digit) * size));
+            xyzz_add(sum, xyzz_from_affine(affine_load<F>(table + ((size_t)(j << bits) + digit) * size)));
         }
         p[k] = sum;
         before[k] = product;
