@@ -67,7 +67,12 @@ fn main() {
                 let mut work = dense.clone();
                 measure(&name, 2 * n, || kernels::to_odd_coset(arithmetic, domain, &mut work));
                 measure(&format!("{name} quotient"), n, || {
-                    kernels::quotient(arithmetic, domain, HBasis::OddLagrange, [dense.clone(), porep.clone(), dense.clone()])
+                    kernels::quotient(
+                        arithmetic,
+                        domain,
+                        HBasis::OddLagrange,
+                        [dense.clone(), porep.clone(), dense.clone()],
+                    )
                 });
             }
         }

@@ -137,6 +137,10 @@ impl<C: PointRecord> Records for JoinedRecords<'_, C> {
     #[inline(always)]
     fn record(&self, index: u32) -> &[u8] {
         let at = index as usize * C::BYTES;
-        if at < self.first.len() { &self.first[at..][..C::BYTES] } else { &self.second[at - self.first.len()..][..C::BYTES] }
+        if at < self.first.len() {
+            &self.first[at..][..C::BYTES]
+        } else {
+            &self.second[at - self.first.len()..][..C::BYTES]
+        }
     }
 }

@@ -246,8 +246,8 @@ impl<F: Lanes, R: Records> Kernel for CopyRecords<'_, F, R> {
     fn run(self) {
         for singles in self.singles.chunks(LANES) {
             let mut entries = [None; LANES];
-            for lane in 0..LANES {
-                entries[lane] = singles.get(lane).map(|s| s.0);
+            for (entry, single) in entries.iter_mut().zip(singles) {
+                *entry = Some(single.0);
             }
             let (x, y) = load_entries::<F, R>(self.records, entries);
             let (x, y) = (x.scatter(), y.reduce().scatter());

@@ -22,8 +22,8 @@ use rayon::prelude::*;
 
 use crate::curve::{NEGATED, Point, Records, Workspace};
 use crate::field::portable::Array;
-use crate::ntt::reverse_bits;
 use crate::field::{Arithmetic, Lanes, negate_plain};
+use crate::ntt::reverse_bits;
 
 /// Terms per slice.
 const SLICE: usize = 1 << 22;
@@ -453,8 +453,7 @@ impl<'a, C: Curve, F: Lanes, R: Records> Sums<'a, C, F, R> {
                     pairs.extend((0..all as u32).map(|k| (acc + k, run + k)));
                     workspace.add_cells(&mut cells, &pairs);
                 }
-                let lists: Vec<_> =
-                    (0..count).map(|list| (acc + (list * segments) as u32, segments as u32)).collect();
+                let lists: Vec<_> = (0..count).map(|list| (acc + (list * segments) as u32, segments as u32)).collect();
                 workspace.sum_cells(&mut cells, &lists);
             });
             for (list, total) in totals.iter_mut().enumerate() {
@@ -637,7 +636,10 @@ mod tests {
                 }
             }
             check::<C>(&bases, &mixed);
-            check::<C>(&vec![bases[n.saturating_sub(1)..].first().copied().unwrap_or(C::Affine::identity()); n], &mixed);
+            check::<C>(
+                &vec![bases[n.saturating_sub(1)..].first().copied().unwrap_or(C::Affine::identity()); n],
+                &mixed,
+            );
         }
     }
 

@@ -74,9 +74,7 @@ impl Transforms {
         }
         match self.arithmetic {
             #[cfg(target_arch = "x86_64")]
-            Arithmetic::Avx512Ifma => {
-                passes::<crate::field::ifma_scalar::Fr>(values, &self.domain, points, direction)
-            }
+            Arithmetic::Avx512Ifma => passes::<crate::field::ifma_scalar::Fr>(values, &self.domain, points, direction),
             _ => passes::<ScalarArray>(values, &self.domain, points, direction),
         }
     }
@@ -241,11 +239,8 @@ impl<F: ScalarLanes> Kernel for TileJob<'_, F> {
             }
             x = x.mul(x).reduce();
         }
-        let (row_stride, lane_stride, tile_stride) = if stride_log2 == 0 {
-            (1, radix, LANES * radix)
-        } else {
-            (1 << stride_log2, 1, radix << stride_log2)
-        };
+        let (row_stride, lane_stride, tile_stride) =
+            if stride_log2 == 0 { (1, radix, LANES * radix) } else { (1 << stride_log2, 1, radix << stride_log2) };
         for index in self.tiles {
             let base = index * tile_stride + self.column;
             assert!(base + (radix - 1) * row_stride + (LANES - 1) * lane_stride < self.shared.len, "tile in range");
@@ -404,9 +399,8 @@ mod tests {
             let n = domain.size();
             let coefficients = random(&mut rng, n);
             for (points, shift) in [(Points::Domain, Scalar::ONE), (Points::OddCoset, domain.odd_coset_shift())] {
-                let expected: Vec<_> = (0..n)
-                    .map(|i| evaluate(&coefficients, shift * domain.omega().pow_vartime([i as u64])))
-                    .collect();
+                let expected: Vec<_> =
+                    (0..n).map(|i| evaluate(&coefficients, shift * domain.omega().pow_vartime([i as u64]))).collect();
                 for arithmetic in Arithmetic::supported() {
                     let transforms = Transforms::new(domain, arithmetic);
                     let mut values = to_positions(&coefficients, domain.log2());
@@ -472,8 +466,7 @@ mod tests {
                 let (mut x, mut y) = (pad(&f), pad(&g));
                 transforms.to_values(&mut x, Points::Domain);
                 transforms.to_values(&mut y, Points::Domain);
-                let mut product: Vec<_> =
-                    scalars(&x).iter().zip(scalars(&y)).map(|(x, y)| words(&(x * y))).collect();
+                let mut product: Vec<_> = scalars(&x).iter().zip(scalars(&y)).map(|(x, y)| words(&(x * y))).collect();
                 transforms.to_coefficients(&mut product, Points::Domain);
                 assert_eq!(scalars(&product), scalars(&to_positions(&expected, domain.log2())), "2^{}", domain.log2());
             }

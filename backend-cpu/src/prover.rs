@@ -181,8 +181,7 @@ impl CpuBackend {
         };
         let hl = || {
             let selection = assignment.select(key.l(), key.shape().num_public + 1, key.h().table().len() as u32);
-            let parts =
-                [Part { scalars: h, picks: picks(key.domain(), key.h_basis()) }, part(assignment, &selection)];
+            let parts = [Part { scalars: h, picks: picks(key.domain(), key.h_basis()) }, part(assignment, &selection)];
             let terms = Terms { units: &selection.units, parts: &parts };
             sum::<G1, _>(self.arithmetic, &JoinedRecords::new(key.h(), key.l()), &terms).to_affine()
         };

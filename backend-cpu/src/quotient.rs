@@ -35,7 +35,8 @@ pub(crate) fn quotient(domain: Domain, basis: HBasis, arithmetic: Arithmetic, [a
         transforms.to_values(values, Points::OddCoset);
     }
     transforms.to_coefficients(c, Points::Domain);
-    let mut step = Pointwise { arithmetic, product: true, subtrahend: n, factor: n_inverse.square() * plain, last: true };
+    let mut step =
+        Pointwise { arithmetic, product: true, subtrahend: n, factor: n_inverse.square() * plain, last: true };
     match basis {
         HBasis::OddLagrange => {
             transforms.to_values(c, Points::OddCoset);
@@ -230,8 +231,7 @@ mod tests {
                     })
                     .collect();
                 let query = |exponents: &[Scalar]| {
-                    let points: Vec<G1Affine> =
-                        exponents.iter().map(|e| (G1Affine::generator() * e).into()).collect();
+                    let points: Vec<G1Affine> = exponents.iter().map(|e| (G1Affine::generator() * e).into()).collect();
                     Query::full(PointTable::from_points(&points))
                 };
                 let a: Vec<_> = (0..n).map(|_| Scalar::random(&mut rng)).collect();

@@ -40,7 +40,7 @@ where
     C::Curve: Curve<AffineRepr = C>,
 {
     let mut points = random_points::<C>(rng, n);
-    let density = Arc::new(Bitmap::from_fn(n, |_| rng.next_u32() % 3 != 0));
+    let density = Arc::new(Bitmap::from_fn(n, |_| !rng.next_u32().is_multiple_of(3)));
     match tables {
         Tables::Full => Query::full(PointTable::from_points(&points)),
         Tables::Compact => {
@@ -184,7 +184,11 @@ fn sums_agree_with_the_definition_however_key_and_inputs_come() {
                         let inputs = Inputs::with_evaluations(witness(), evaluations);
                         let key = Arc::new(case.key.without_matrices());
                         let got = sums(&backend, key, inputs);
-                        assert_eq!(got.differences(&expected), Vec::<&str>::new(), "{length} rows, c: {with_c}, seed {seed}");
+                        assert_eq!(
+                            got.differences(&expected),
+                            Vec::<&str>::new(),
+                            "{length} rows, c: {with_c}, seed {seed}"
+                        );
                     }
                 }
             }
@@ -206,8 +210,12 @@ fn given_evaluations_need_not_satisfy_the_circuit() {
         v
     });
     let zero = vec![Scalar::ZERO; n];
-    let h =
-        kernels::quotient(Arithmetic::Portable, case.key.domain(), HBasis::OddLagrange, [a.clone(), b.clone(), zero.clone()]);
+    let h = kernels::quotient(
+        Arithmetic::Portable,
+        case.key.domain(),
+        HBasis::OddLagrange,
+        [a.clone(), b.clone(), zero.clone()],
+    );
     let expected = naive::<G1Affine>(case.key.h(), &h).to_affine();
     for backend in backends() {
         let copy = |values: &[Scalar]| memory.copy_of(MemoryClass::Evaluations, values).unwrap();

@@ -13,6 +13,8 @@
 //! **Limbs.** *Tight* limbs are below 2^52, as multiplication needs; *loose* ones are signed 64-bit integers whose carries
 //! haven't been propagated yet.
 
+#![allow(clippy::needless_range_loop, reason = "limb j of several operands is how the formulas are written")]
+
 use std::arch::x86_64::*;
 
 use blst::blst_fp;

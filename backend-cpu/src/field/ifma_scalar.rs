@@ -7,6 +7,8 @@
 //! 2^260 is 35r, so values may grow to 16r before they are reduced, and a product of a factor below 16r and one below 1.6r
 //! is below r + 16·1.6/35·r < 1.75r; with a constant below r it is below 1.46r.
 
+#![allow(clippy::needless_range_loop, reason = "limb j of several operands is how the formulas are written")]
+
 use std::arch::x86_64::*;
 
 use blst::blst_fr;
@@ -254,10 +256,14 @@ impl ScalarLanes for Fr {
         // Words 0 and 1, then 2 and 3, of four elements each.
         let low = simd!(_mm512_setr_epi64(0, 4, 8, 12, 1, 5, 9, 13));
         let high = simd!(_mm512_setr_epi64(2, 6, 10, 14, 3, 7, 11, 15));
-        let (a01, a23) =
-            simd!((_mm512_permutex2var_epi64(pairs[0], low, pairs[1]), _mm512_permutex2var_epi64(pairs[0], high, pairs[1])));
-        let (b01, b23) =
-            simd!((_mm512_permutex2var_epi64(pairs[2], low, pairs[3]), _mm512_permutex2var_epi64(pairs[2], high, pairs[3])));
+        let (a01, a23) = simd!((
+            _mm512_permutex2var_epi64(pairs[0], low, pairs[1]),
+            _mm512_permutex2var_epi64(pairs[0], high, pairs[1])
+        ));
+        let (b01, b23) = simd!((
+            _mm512_permutex2var_epi64(pairs[2], low, pairs[3]),
+            _mm512_permutex2var_epi64(pairs[2], high, pairs[3])
+        ));
         let w0 = simd!(_mm512_shuffle_i64x2::<0b01_00_01_00>(a01, b01));
         let w1 = simd!(_mm512_shuffle_i64x2::<0b11_10_11_10>(a01, b01));
         let w2 = simd!(_mm512_shuffle_i64x2::<0b01_00_01_00>(a23, b23));

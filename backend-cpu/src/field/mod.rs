@@ -14,8 +14,6 @@
 pub(crate) mod ifma;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod ifma_scalar;
-#[cfg(target_arch = "x86_64")]
-
 pub(crate) mod portable;
 
 use blst::{blst_fp, blst_fr, blst_scalar, blst_scalar_from_fr};

@@ -1,9 +1,9 @@
 //! Lanes as arrays, worked on by blst's assembly, one element after the other.
 
 use blst::{
-    blst_fp, blst_fp2, blst_fp2_add, blst_fp2_cneg, blst_fp2_inverse, blst_fp2_mul, blst_fp2_mul_by_3, blst_fp2_sqr,
-    blst_fp2_sub, blst_fp_add, blst_fp_cneg, blst_fp_inverse, blst_fp_mul, blst_fp_mul_by_3, blst_fp_sqr, blst_fp_sub,
-    blst_fr, blst_fr_add, blst_fr_mul, blst_fr_sub,
+    blst_fp, blst_fp_add, blst_fp_cneg, blst_fp_inverse, blst_fp_mul, blst_fp_mul_by_3, blst_fp_sqr, blst_fp_sub,
+    blst_fp2, blst_fp2_add, blst_fp2_cneg, blst_fp2_inverse, blst_fp2_mul, blst_fp2_mul_by_3, blst_fp2_sqr,
+    blst_fp2_sub, blst_fr, blst_fr_add, blst_fr_mul, blst_fr_sub,
 };
 
 use blstrs::Scalar;
