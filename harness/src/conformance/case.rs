@@ -237,11 +237,22 @@ impl<'s, P: SplitProver> Context<'s, P> {
     }
 }
 
+/// Where a panic is planted around the backend's `start`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Panic {
+    Before,
+    After,
+}
+
 #[derive(Default)]
 struct Watched {
     ledger: Option<MemoryLedger>,
     at_return: Option<LedgerSnapshot>,
+    panic: Option<Panic>,
 }
+
+/// What a planted panic says.
+pub(crate) const PLANTED: &str = "a panic that the suite has planted";
 
 /// The backend under test, with an eye on the ledger at the moment its `start` returns, before core frees what is left.
 pub(crate) struct Observed<P> {
@@ -258,7 +269,10 @@ impl<P: SplitProver> SplitProver for Observed<P> {
     }
 
     fn start<'i>(&self, key: &Self::Key, inputs: LentInputs<'i>) -> Result<Self::Pending, BackendError> {
+        let panic = |at| self.watched.lock().unwrap_or_else(PoisonError::into_inner).panic == Some(at);
+        assert!(!panic(Panic::Before), "{PLANTED}");
         let result = self.backend.start(key, inputs);
+        assert!(!panic(Panic::After), "{PLANTED}");
         let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
         watched.at_return = watched.ledger.as_ref().map(MemoryLedger::now);
         result
@@ -330,10 +344,15 @@ impl<P: SplitProver> Instance<P> {
     ) -> Result<(Started<P>, LedgerSnapshot), Failure> {
         let memory = HostMemory::default();
         let watched = || self.watched.lock().unwrap_or_else(PoisonError::into_inner);
-        *watched() = Watched { ledger: Some(memory.ledger().clone()), at_return: None };
+        *watched() = Watched { ledger: Some(memory.ledger().clone()), ..Watched::default() };
         let started = self.prover.start(key, assignment.inputs(&memory)?)?;
         let at_return = std::mem::take(&mut *watched()).at_return;
         Ok((started, at_return.ok_or("the backend's start was not called")?))
+    }
+
+    /// Every `start` from now on panics: before the backend's own, or after.
+    pub(crate) fn plant(&self, panic: Panic) {
+        self.watched.lock().unwrap_or_else(PoisonError::into_inner).panic = Some(panic);
     }
 
     /// Proves and compares all four sums.

@@ -107,15 +107,17 @@ fn random(max_log2: u32, matrices: bool) -> impl Strategy<Value = Random> {
         prop_oneof![Just(Form::Given), Just(Form::GivenWithC)].boxed()
     };
     let witness = proptest::sample::select(Witness::ALL.to_vec());
-    let sizes = (0..=max_log2)
-        .prop_flat_map(|log2| {
+    // Numbers and not ranges that depend on each other: those shrink badly. Half of the cases sit at the edges of a size class.
+    let sizes = (0..=max_log2, any::<bool>(), any::<u16>(), any::<u16>(), 0usize..50).prop_map(
+        |(log2, edge, variables, rows, public)| {
             let n = 1usize << log2;
-            // Half of the cases sit at the edges of a size class.
-            let edges = n.saturating_sub(2)..=n + 2;
-            let variables = prop_oneof![edges.prop_map(|v| v.max(1)), 1..=n + 1];
-            (Just(log2), variables, 0..=n)
-        })
-        .prop_flat_map(|(log2, variables, rows)| (Just(log2), Just(variables), Just(rows), 0..variables.min(50)));
+            let variables =
+                if edge { (n + variables as usize % 5).saturating_sub(2) } else { n * variables as usize >> 16 };
+            let rows = n * (rows as usize + 1) >> 16;
+            let variables = variables.max(1);
+            (log2, variables, rows, public.min(variables - 1))
+        },
+    );
     let queries = (density(), density(), density(), density(), bases, storage, 0usize..5);
     (sizes, queries, root, h_basis, form, witness, any::<u64>()).prop_map(
         |(
@@ -189,7 +191,7 @@ pub fn compare<P: SplitProver, Q: SplitProver>(
     let memory = HostMemory::default();
     let one = Prover::new(first.open(&memory).map_err(|e| format!("{}: {e}", first.name()))?);
     let other = Prover::new(second.open(&memory).map_err(|e| format!("{}: {e}", second.name()))?);
-    let config = Config { cases: options.cases, failure_persistence: None, max_shrink_iters: 200, ..Config::default() };
+    let config = Config { cases: options.cases, failure_persistence: None, max_shrink_iters: 400, ..Config::default() };
     let mut seed = [0; 32];
     seed[..8].copy_from_slice(&options.seed.to_le_bytes());
     let mut runner = TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &seed));
@@ -245,8 +247,9 @@ mod tests {
         let other = compare(&subject(Plant::Nothing), &subject(Plant::SnarkjsRootOnly), options, || ()).unwrap();
         let disagreement = other.disagreement.as_ref().unwrap();
         assert_eq!(disagreement.message, "SnarkjsRootOnly is wrong in hl");
-        // Up to order 4 the roots are the same, so the doubled domain is 8 at least.
-        assert!(disagreement.case.contains("domain_log2: 2,"), "{}", other.to_text());
+        // Two rows are the least in which roots differ that agree up to order 2; four, if they agree up to order 4.
+        let small = ["domain_log2: 1,", "domain_log2: 2,"];
+        assert!(small.iter().any(|size| disagreement.case.contains(size)), "{}", other.to_text());
         let again = compare(&subject(Plant::Nothing), &subject(Plant::SnarkjsRootOnly), options, || ()).unwrap();
         assert_eq!(again.disagreement, other.disagreement, "a seed repeats a comparison");
     }

@@ -142,6 +142,8 @@ impl Worker {
             .args(&reentry.arguments)
             .envs(reentry.environment.iter().map(|(name, value)| (name, value)))
             .env(VARIABLE, "1")
+            // What a panic says is worth keeping; where it came from, a debugger tells.
+            .env("RUST_BACKTRACE", "0")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

@@ -7,7 +7,7 @@ use splitprover_core::{BackendError, Disposal, HostMemory, MemoryClass, SplitPro
 
 use super::{form, forms};
 use crate::conformance::Capability;
-use crate::conformance::case::{Case, Context, Failure, Group, ensure, finish, inputs_gone};
+use crate::conformance::case::{Case, Context, Failure, Group, PLANTED, Panic, ensure, finish, inputs_gone};
 use crate::conformance::material::{Assignment, Density, Form, Material, Plan, Witness, sums_of_logs};
 use crate::conformance::process::Footprint;
 
@@ -22,6 +22,7 @@ pub(super) fn cases<P: SplitProver>() -> Vec<Case<P>> {
         case("early-release", early_release).requires(&[Capability::EarlyRelease]),
         case("hand-back", hand_back).requires(&[Capability::Accounting]),
         case("refused-inputs-come-back", refused_inputs_come_back),
+        case("panic", panic),
         case("dropped-in-flight", dropped_in_flight),
         case("forgotten-in-flight", forgotten_in_flight),
         case("retention", retention).isolated().seconds(180),
@@ -129,8 +130,27 @@ fn refused_inputs_come_back<P: SplitProver>(context: &Context<'_, P>) -> Result<
     let own_key = instance.load(&material)?;
     let stranger_key = stranger.load(&material)?;
     let good = material.assign(Witness::Dense, form(context, &material.plan), &mut rng);
+    let altered = |alter: fn(&mut Assignment), rng: &mut _| {
+        let mut assignment = material.assign(Witness::Dense, Form::GivenWithC, rng);
+        alter(&mut assignment);
+        assignment
+    };
+    let short = altered(|assignment| assignment.witness.truncate(assignment.witness.len() - 1), &mut rng);
+    let first = altered(|assignment| assignment.witness[0] = assignment.witness[1], &mut rng);
+    let uneven = altered(
+        |assignment| {
+            if let Some((_, b, with_c)) = &mut assignment.evaluations {
+                b.pop();
+                *with_c = false;
+            }
+        },
+        &mut rng,
+    );
     for (what, key, assignment) in [
         ("a witness that is too long", &own_key, other.assign(Witness::Dense, Form::Given, &mut rng)),
+        ("a witness that is too short", &own_key, short),
+        ("a witness whose value 0 isn't 1", &own_key, first),
+        ("evaluations of two lengths", &own_key, uneven),
         ("evaluations longer than the domain", &own_key, larger.assign(Witness::Dense, Form::Given, &mut rng)),
         ("a key of another instance", &stranger_key, material.assign(Witness::Dense, Form::Given, &mut rng)),
     ] {
@@ -143,6 +163,38 @@ fn refused_inputs_come_back<P: SplitProver>(context: &Context<'_, P>) -> Result<
             }
         }
         instance.prove(&own_key, &material, &good)?;
+    }
+    Ok(())
+}
+
+/// A panic around the backend's `start` ends as an error. Inputs that weren't touched come back, others are gone; what the
+/// backend had in hand is dropped while the stack unwinds, and its other instances don't notice.
+fn panic<P: SplitProver>(context: &Context<'_, P>) -> Result<(), Failure> {
+    let (material, assignments) = small(context, 7)?;
+    let other = context.open()?;
+    let other_key = other.load(&material)?;
+    for assignment in &assignments {
+        for at in [Panic::Before, Panic::After] {
+            let instance = context.open()?;
+            let key = instance.load(&material)?;
+            let memory = HostMemory::default();
+            instance.plant(at);
+            let Err(error) = instance.start_raw(&key, assignment.inputs(&memory)?) else {
+                return Err("a panic in start was lost".into());
+            };
+            let planted = matches!(&error.source, BackendError::Panicked(reason) if reason.contains(PLANTED));
+            ensure!(planted, "a panic in start became another error: {}", error.source);
+            match &error.inputs {
+                Some(inputs) => ensure!(assignment.matches(inputs), "inputs came back changed after a panic"),
+                None => {
+                    ensure!(at == Panic::After, "untouched inputs did not come back after a panic");
+                    inputs_gone(memory.ledger())?;
+                }
+            }
+            drop((error, key, instance));
+            inputs_gone(memory.ledger())?;
+            other.prove(&other_key, &material, assignment)?;
+        }
     }
     Ok(())
 }
@@ -216,7 +268,7 @@ fn retention<P: SplitProver>(context: &Context<'_, P>) -> Result<(), Failure> {
     let slack = (8 * MIB).max(input_bytes / 10);
     let before = Footprint::now()?.resident;
     let mut in_flight = Vec::new();
-    for count in 1..=3u64 {
+    for count in 1..=2u64 {
         in_flight.push(instance.start(&key, &assignment)?);
         let grown = Footprint::now()?.resident.saturating_sub(before);
         let allowed = count * declared + slack;

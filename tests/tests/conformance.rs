@@ -1,0 +1,137 @@
+//! The conformance suite against backends that are right, in process and as shared libraries, and against one that misbehaves
+//! in one way at a time.
+
+use std::path::Path;
+use std::time::Duration;
+
+use splitprover_core::abi::{Backend, OpenOptions};
+use splitprover_harness::conformance::{Options, Reentry, Report, Scale, Subject, case_names, run};
+use splitprover_harness::conformance_tests;
+use splitprover_harness::loader::Registry;
+use splitprover_tests::plugins;
+
+/// What a worker process loads.
+const LIBRARY: &str = "SPLITPROVER_TEST_LIBRARY";
+/// How the misbehaving plug-in misbehaves.
+const MODE: &str = "SPLITPROVER_MISBEHAVE";
+
+conformance_tests!(the_cpu_backend_conforms_in_process, Subject::backend(Registry::new(), "cpu", OpenOptions::new(0)));
+
+fn subject(library: &Path) -> Subject<Backend> {
+    let path = library.to_str().expect("a path in UTF-8");
+    Subject::backend(Registry::empty(), path, OpenOptions::new(0))
+}
+
+/// Not a test: where worker processes enter.
+#[test]
+#[ignore = "run by the other tests"]
+fn worker() {
+    if let Some(library) = std::env::var_os(LIBRARY) {
+        run(&subject(Path::new(&library)), &Options::default(), |_| {});
+    }
+}
+
+fn suite(library: &Path, mode: &str, options: Options) -> Report {
+    let reentry = Reentry::of_test("worker").with_variable(LIBRARY, library).with_variable(MODE, mode);
+    run(&subject(library), &Options { reentry, ..options }, |case| println!("{}", case.lines()))
+}
+
+#[test]
+fn the_cpu_backend_conforms_as_a_shared_library() {
+    let report = suite(&plugins::cpu(), "", Options::default());
+    assert!(report.passed(), "{}", report.to_text());
+}
+
+#[test]
+fn the_backend_to_copy_conforms() {
+    // It is simple, and slow.
+    let scale = Scale { max_log2: 6, retention_log2: 18, soak_proofs: 40 };
+    let report = suite(&plugins::template(), "", Options { scale, ..Options::default() });
+    assert!(report.passed(), "{}", report.to_text());
+}
+
+#[test]
+fn the_contract_in_plain_c_conforms() {
+    // Simpler, and slower: bits one by one. So nothing of 2^16 and more.
+    let scale = Scale { max_log2: 4, retention_log2: 14, soak_proofs: 16 };
+    let cases = case_names(scale).into_iter().filter(|case| case != "correctness/above-2^16").collect();
+    let report = suite(&plugins::c(), "", Options { scale, cases, ..Options::default() });
+    assert!(report.passed(), "{}", report.to_text());
+}
+
+/// Each fault, a case that must find it, how the case ends, and a part of what it says.
+const FAULTS: &[(&str, &str, &str, &str)] = &[
+    ("keep", "ownership/guard", "CRASHED", "an input was read after start had returned"),
+    ("keep", "ownership/poison", "FAILED", "wrong sum: a"),
+    ("late-thread", "ownership/guard", "CRASHED", "an input was read after start had returned"),
+    ("late-thread", "ownership/poison", "FAILED", "wrong sum: a"),
+    ("copy", "ownership/retention", "FAILED", "1 proofs in flight hold"),
+    ("scribble-then-fail", "ownership/hand-back", "FAILED", "the inputs that came back were changed"),
+    ("panic-in-start", "correctness/smallest-circuits", "FAILED", "a planned panic in start"),
+    ("panic-in-finish", "correctness/smallest-circuits", "FAILED", "a planned panic in finish"),
+    ("panic-in-drop", "ownership/dropped-in-flight", "FAILED", "a planned panic in a destructor"),
+    ("panic-in-unload", "concurrency/two-keys", "FAILED", "a planned panic in the key's destructor"),
+    ("leak-pending", "soak/proofs", "FAILED", "bytes allocated"),
+    ("leak-pending", "soak/dropped-proofs", "FAILED", "bytes allocated"),
+    ("wrong-a", "correctness/smallest-circuits", "FAILED", "wrong sum: a "),
+    ("wrong-b-g1", "correctness/smallest-circuits", "FAILED", "wrong sum: b_g1 "),
+    ("wrong-b-g2", "correctness/smallest-circuits", "FAILED", "wrong sum: b_g2 "),
+    ("wrong-hl", "correctness/smallest-circuits", "FAILED", "wrong sum: hl "),
+    ("wrong-above-65536", "correctness/above-2^16", "FAILED", "wrong sum: hl "),
+    ("non-deterministic", "determinism/repeated-proofs", "FAILED", "gave other sums for the same inputs: hl"),
+    ("slow", "correctness/proofs-verify", "TIMED OUT", "not done after 10 s"),
+    ("hang-in-start", "correctness/proofs-verify", "TIMED OUT", "not done after 10 s"),
+    ("hang-in-finish", "correctness/proofs-verify", "TIMED OUT", "not done after 10 s"),
+    ("other-version", "abi/opens", "FAILED", "the plug-in speaks ABI 1.1, this host 0.1"),
+    ("short-table", "abi/opens", "FAILED", "the table has 136 bytes, ABI 0.1 has 224"),
+    ("missing-entry", "abi/opens", "FAILED", "the table has no entry finish"),
+    ("other-curve", "abi/opens", "FAILED", "curve: the plug-in has \"bn254\""),
+    ("no-table", "abi/opens", "FAILED", "sp_negotiate gave no table"),
+    ("refuses", "abi/opens", "FAILED", "sp_negotiate returned status 3"),
+];
+
+fn options(mode: &str, cases: Vec<String>) -> Options {
+    let sleeps = mode == "slow" || mode.starts_with("hang");
+    Options {
+        cases,
+        time_limit: sleeps.then_some(Duration::from_secs(10)),
+        command: "splitprover conform MISBEHAVING".into(),
+        ..Options::default()
+    }
+}
+
+#[test]
+fn every_fault_fails_the_case_that_is_about_it_and_the_suite_survives() {
+    let library = plugins::misbehaving();
+    for &(mode, case, verdict, message) in FAULTS {
+        let report = suite(&library, mode, options(mode, vec![case.to_owned()]));
+        let [result] = &report.cases[..] else { panic!("{case} is not one case") };
+        let said = result.verdict.message().unwrap_or_default();
+        assert!(
+            result.verdict.word() == verdict && said.contains(message),
+            "{mode}: expected {verdict}: {message}\n{}",
+            report.to_text()
+        );
+        let repeat = format!("splitprover conform MISBEHAVING --case {case} --seed {}", report.seed);
+        assert_eq!(result.repeat.as_deref(), Some(&*repeat));
+        assert!(!report.passed());
+    }
+}
+
+/// So it is the fault that fails them.
+#[test]
+fn the_same_plug_in_passes_those_cases_when_it_behaves() {
+    let mut cases: Vec<_> = FAULTS.iter().map(|fault| fault.1.to_owned()).collect();
+    cases.sort();
+    cases.dedup();
+    let report = suite(&plugins::misbehaving(), "", options("", cases));
+    assert!(report.passed(), "{}", report.to_text());
+}
+
+#[test]
+fn a_backend_that_cannot_be_loaded_fails_once_and_not_sixty_times() {
+    let report = suite(&plugins::misbehaving(), "other-version", options("", Vec::new()));
+    assert!(!report.passed());
+    assert_eq!(report.bad().map(|case| case.id()).collect::<Vec<_>>(), ["abi/opens"]);
+    assert!(report.cases[1..].iter().all(|case| case.verdict.message().as_deref() == Some("abi/opens failed")));
+}
