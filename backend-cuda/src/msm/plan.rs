@@ -350,7 +350,7 @@ mod tests {
                         assert!(plan.per_thread >= 1 && plan.accumulate_blocks >= 1);
                         assert_eq!(plan.log_run + plan.log_runs + 1, plan.shape.window_bits());
                         assert!(plan.workspace_bytes() >= 2 * PAIR * plan.max_pairs());
-                        assert!(2 * PAIR * plan.max_pairs() <= budget.max(2 * PAIR << 13), "{plan:?}");
+                        assert!(2 * PAIR * plan.max_pairs() <= budget.max((2 * PAIR) << 13), "{plan:?}");
                     }
                 }
             }
