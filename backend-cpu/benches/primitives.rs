@@ -2,76 +2,17 @@
 //!
 //! Sizes are powers of two up to 2^14; `SPLITPROVER_BENCH_LOG2=18` sets the largest. Inputs are random and fresh in every run.
 
+mod inputs;
+
 use std::hint::black_box;
 
 use blstrs::{G1Projective, G2Projective, Scalar};
 use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use ff::Field;
-use group::{Curve, Group};
-use rand_chacha::ChaCha8Rng;
-use rand_core::{OsRng, RngCore, SeedableRng};
+use inputs::{Shape, expected, points, rng, scalars, sizes};
+use rand_core::RngCore;
 use splitprover_backend_cpu::{Arithmetic, kernels};
-use splitprover_core::{CsrMatrix, Domain, HBasis, PointRecord, PointTable, Query, RootOfUnity};
-
-fn rng() -> ChaCha8Rng {
-    ChaCha8Rng::seed_from_u64(OsRng.next_u64())
-}
-
-fn sizes() -> impl Iterator<Item = u32> {
-    let largest = std::env::var("SPLITPROVER_BENCH_LOG2").ok().and_then(|v| v.parse().ok()).unwrap_or(14u32);
-    [10, 12, 14, 16, 18, 20, 22].into_iter().filter(move |&log2| log2 <= largest)
-}
-
-/// What the scalars look like.
-#[derive(Clone, Copy, Debug)]
-enum Shape {
-    /// Random field elements.
-    Dense,
-    /// 63 of 64 are bits, half of them 1.
-    Porep,
-    /// All 1.
-    Ones,
-}
-
-fn scalars(rng: &mut ChaCha8Rng, shape: Shape, n: usize) -> Vec<Scalar> {
-    (0..n)
-        .map(|i| match shape {
-            Shape::Ones => Scalar::ONE,
-            Shape::Porep if i % 64 != 0 => Scalar::from(u64::from(rng.next_u32() & 1)),
-            _ => Scalar::random(&mut *rng),
-        })
-        .collect()
-}
-
-/// n points whose discrete logarithms are known: (start + i·step)·G, so that a sum can be checked by one multiplication.
-fn points<P>(rng: &mut ChaCha8Rng, n: usize) -> (Query<P::AffineRepr>, Scalar, Scalar)
-where
-    P: Curve + Group<Scalar = Scalar>,
-    P::AffineRepr: PointRecord + Default,
-{
-    let (start, step) = (Scalar::random(&mut *rng), Scalar::random(&mut *rng));
-    let (mut point, difference) = (P::generator() * start, P::generator() * step);
-    let projective: Vec<P> = (0..n)
-        .map(|_| {
-            let this = point;
-            point += difference;
-            this
-        })
-        .collect();
-    let mut affine = vec![P::AffineRepr::default(); n];
-    P::batch_normalize(&projective, &mut affine);
-    (Query::full(PointTable::from_points(&affine)), start, step)
-}
-
-fn expected<P: Group<Scalar = Scalar>>(start: Scalar, step: Scalar, scalars: &[Scalar]) -> P {
-    let mut exponent = Scalar::ZERO;
-    let mut base = start;
-    for scalar in scalars {
-        exponent += base * scalar;
-        base += step;
-    }
-    P::generator() * exponent
-}
+use splitprover_core::{CsrMatrix, Domain, HBasis, RootOfUnity};
 
 /// The arithmetics to compare, or the one that `SPLITPROVER_BENCH_ARITHMETIC` names.
 fn arithmetics() -> Vec<Arithmetic> {
