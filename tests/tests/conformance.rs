@@ -55,7 +55,8 @@ fn the_contract_in_plain_c_conforms() {
     // Simpler, and slower: bits one by one. So nothing of 2^16 and more.
     let scale = Scale { max_log2: 4, retention_log2: 14, soak_proofs: 16 };
     let cases = case_names(scale).into_iter().filter(|case| case != "correctness/above-2^16").collect();
-    let report = suite(&plugins::c(), "", Options { scale, cases, ..Options::default() });
+    let time_limit = Some(Duration::from_secs(300));
+    let report = suite(&plugins::c(), "", Options { scale, cases, time_limit, ..Options::default() });
     assert!(report.passed(), "{}", report.to_text());
 }
 
