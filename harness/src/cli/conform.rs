@@ -82,7 +82,6 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
         max_log2: arguments.max_log2.unwrap_or(usual.max_log2),
         retention_log2: arguments.retention_log2.unwrap_or(usual.retention_log2),
         soak_proofs: arguments.soak.unwrap_or(usual.soak_proofs),
-        ..usual
     };
     let Some(name) = arguments.backend.as_deref().filter(|_| !arguments.list) else {
         print(&format!("{}\n", case_names(scale).join("\n")));

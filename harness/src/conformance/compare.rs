@@ -112,8 +112,8 @@ fn random(max_log2: u32, matrices: bool) -> impl Strategy<Value = Random> {
         |(log2, edge, variables, rows, public)| {
             let n = 1usize << log2;
             let variables =
-                if edge { (n + variables as usize % 5).saturating_sub(2) } else { n * variables as usize >> 16 };
-            let rows = n * (rows as usize + 1) >> 16;
+                if edge { (n + variables as usize % 5).saturating_sub(2) } else { (n * variables as usize) >> 16 };
+            let rows = (n * (rows as usize + 1)) >> 16;
             let variables = variables.max(1);
             (log2, variables, rows, public.min(variables - 1))
         },

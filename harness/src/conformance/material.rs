@@ -442,7 +442,7 @@ fn random_matrix(plan: &Plan, most: u32, rng: &mut ChaCha8Rng) -> Result<CsrMatr
                 _ => large[rng.next_u32() as usize % large.len()],
             };
             entries.push((row, column, value));
-            if rng.next_u32() % 64 == 0 {
+            if rng.next_u32().is_multiple_of(64) {
                 entries.push((row, column, value));
             }
         }

@@ -271,7 +271,7 @@ fn unknown_extension(plugin: &Plugin) -> Result<(), Failure> {
     for name in ["no.such.extension", ""] {
         // SAFETY: the string lives during the call.
         let table = unsafe { entry(SpStr::new(name)) };
-        ensure!(table == null(), "extension {name:?} exists");
+        ensure!(table.is_null(), "extension {name:?} exists");
     }
     Ok(())
 }
