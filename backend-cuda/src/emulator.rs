@@ -98,11 +98,10 @@ fn kernel_names(source: &str) -> Vec<String> {
         .skip(1)
         .filter_map(|rest| {
             let mut rest = rest;
-            if let Some(bounds) = rest.find("__launch_bounds__") {
-                if bounds < rest.find('{').unwrap_or(usize::MAX) {
-                    let close = bounds + rest[bounds..].find(')')?;
-                    rest = &rest[close + 1..];
-                }
+            let body = rest.find('{').unwrap_or(usize::MAX);
+            if let Some(bounds) = rest.find("__launch_bounds__").filter(|&bounds| bounds < body) {
+                let close = bounds + rest[bounds..].find(')')?;
+                rest = &rest[close + 1..];
             }
             let head = &rest[..rest.find('(')?];
             head.split_whitespace().next_back().map(str::to_owned)

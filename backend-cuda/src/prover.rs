@@ -289,10 +289,8 @@ impl Job {
         let key = self.key.clone();
         let wait = self.outbox.iter().flat_map(|outbox| &outbox.done).try_for_each(|done| done.synchronise());
         let Some(outbox) = self.outbox.take() else { return Err(CudaError::Cancelled) };
-        if let Err(error) = wait {
-            // The context is dead, or a fault was injected after the wait: the outbox is at rest either way.
-            return Err(error);
-        }
+        // On failure the context is dead, or a fault was injected after the wait: the outbox is at rest either way.
+        wait?;
         let bytes = |sum: SumId, plan: &MsmPlan| {
             let from = part_of(sum);
             &outbox.memory.as_slice()[from..from + plan.output_bytes()]
@@ -408,6 +406,7 @@ pub struct CudaPending {
     state: Option<State>,
 }
 
+#[allow(clippy::large_enum_variant, reason = "one for each proof in flight, moved twice")]
 enum State {
     Queued(Job),
     Streaming { thread: JoinHandle<Result<Job, CudaError>>, cancel: Arc<AtomicBool>, key: Arc<DeviceKey> },

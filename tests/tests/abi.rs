@@ -1,5 +1,8 @@
 //! The C boundary, in process: what crosses it, what comes back, and what is refused.
 
+// Ending a loan by dropping or forgetting it is what is tested, whether it runs a destructor or not.
+#![allow(clippy::drop_non_drop, clippy::forget_non_drop)]
+
 use std::any::Any;
 use std::mem::forget;
 use std::ptr::NonNull;

@@ -78,11 +78,14 @@ fn open() -> Prover<Backend> {
     Prover::new(library.open(&OpenOptions::new(0)).unwrap())
 }
 
+/// What is wrong, and how to make it so.
+type Change<T> = (&'static str, fn(&mut T));
+
 #[test]
 fn keys_that_break_the_abi_are_refused() {
     let _one = ONE_TEST.lock().unwrap();
     let prover = open();
-    let changes: [(&str, fn(&mut SpKey)); 20] = [
+    let changes: [Change<SpKey>; 20] = [
         ("no size", |k| k.struct_size = 0),
         ("short", |k| k.struct_size -= 8),
         ("no retain", |k| k.retain = None),
@@ -129,7 +132,7 @@ fn keys_that_break_the_abi_are_refused() {
 #[test]
 fn inputs_that_break_the_abi_are_refused_and_come_back() {
     let _one = ONE_TEST.lock().unwrap();
-    let changes: [(&str, fn(&mut SpInputs)); 12] = [
+    let changes: [Change<SpInputs>; 12] = [
         ("no size", |i| i.struct_size = 0),
         ("short", |i| i.struct_size -= 8),
         ("no release", |i| i.release = None),

@@ -14,6 +14,10 @@ impl DevicePtr {
 
     /// The address `bytes` further on.
     #[must_use]
+    #[allow(
+        clippy::should_implement_trait,
+        reason = "bytes, as a pointer's `add` is of elements: an operator would hide that"
+    )]
     pub fn add(self, bytes: u64) -> Self {
         Self(self.0 + bytes)
     }

@@ -15,7 +15,8 @@ const LIFETIME: &str = "lifetime may not live long enough";
 macro_rules! cases {
     ($($name:ident: $($error:expr),+;)*) => {
         /// The twins.
-        #[allow(dead_code, unreachable_pub, elided_lifetimes_in_paths, clippy::all)]
+        #[allow(dead_code, unused_imports, unreachable_pub, elided_lifetimes_in_paths)]
+        #[allow(clippy::all, clippy::undocumented_unsafe_blocks)]
         mod twins {
             $(mod $name { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/cases/", stringify!($name), "_ok.rs")); })*
         }
