@@ -64,7 +64,7 @@ pub(crate) struct Slot {
 pub(crate) struct Outbox {
     pub(crate) done: Vec<Event>,
     pub(crate) memory: PinnedBuf,
-    _charge: Charge,
+    charge: Charge,
 }
 
 /// A slot in use; given back on drop.
@@ -174,18 +174,20 @@ impl DeviceKey {
 
     /// A place for results.
     pub(crate) fn outbox(&self) -> Result<Outbox, CudaError> {
-        if let Some(outbox) = lock(&self.outboxes).pop() {
+        if let Some(mut outbox) = lock(&self.outboxes).pop() {
+            outbox.charge.reclassify(MemoryClass::Backend);
             return Ok(outbox);
         }
         let context = &self.instance.context;
         let charge = self.instance.options.memory.ledger().charge(MemoryClass::Backend, OUTBOX as u64)?;
         let done =
             self.residency.workspaces.iter().map(|_| Event::new(context, false)).collect::<Result<Vec<_>, _>>()?;
-        Ok(Outbox { done, memory: PinnedBuf::alloc(context, OUTBOX)?, _charge: charge })
+        Ok(Outbox { done, memory: PinnedBuf::alloc(context, OUTBOX)?, charge })
     }
 
     /// Takes an outbox back whose work is done.
-    pub(crate) fn return_outbox(&self, outbox: Outbox) {
+    pub(crate) fn return_outbox(&self, mut outbox: Outbox) {
+        outbox.charge.reclassify(MemoryClass::PoolIdle);
         lock(&self.outboxes).push(outbox);
     }
 

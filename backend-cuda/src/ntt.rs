@@ -323,7 +323,7 @@ impl Quotient {
         let c_source =
             if c_given { Source { at: c, times: DevicePtr::NULL, len } } else { Source { at: a, times: b, len } };
         let plain = |at| Source { at, times: DevicePtr::NULL, len };
-        // SAFETY (all below): our caller's promise covers every vector; passes stay inside n elements.
+        // SAFETY: for everything below, our caller's promise covers every vector; passes stay inside n elements.
         unsafe {
             match self.basis {
                 HBasis::OddLagrange => {
