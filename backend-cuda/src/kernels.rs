@@ -161,9 +161,9 @@ impl Cache {
         std::thread::scope(|scope| {
             let workers: Vec<_> =
                 families.iter().map(|&family| scope.spawn(move || self.cubin(family, arch).map(drop))).collect();
-            workers.into_iter().try_for_each(|worker| {
-                worker.join().unwrap_or_else(|payload| std::panic::resume_unwind(payload))
-            })
+            workers
+                .into_iter()
+                .try_for_each(|worker| worker.join().unwrap_or_else(|payload| std::panic::resume_unwind(payload)))
         })
     }
 

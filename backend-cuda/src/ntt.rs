@@ -1,6 +1,6 @@
 //! Transforms over the evaluation domain, on the device: plans, tables and launches for `kernels/ntt.cu`.
 //!
-//! A [`Domain`](splitprover_core::Domain) and the basis of the H query fix everything: the passes, the powers of the format's own root
+//! A [`Domain`] and the basis of the H query fix everything: the passes, the powers of the format's own root
 //! of unity and of its inverse, the coset and the scaling. [`Quotient`] holds those tables in device memory, made once per key, and
 //! turns evaluation vectors into the scalars of the H query.
 //!

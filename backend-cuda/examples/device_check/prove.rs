@@ -391,8 +391,6 @@ pub(crate) fn fixed_base() -> Outcome {
 
 /// Opens a card that isn't there, for the message.
 pub(crate) fn absent() -> Outcome {
-    for ordinal in [99] {
-        println!("{}", Context::open(ordinal).err().map_or("opened".into(), |error| error.to_string()));
-    }
+    println!("{}", Context::open(99).err().map_or("opened".into(), |error| error.to_string()));
     Ok(())
 }
