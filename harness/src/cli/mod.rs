@@ -1,6 +1,6 @@
 //! The `splitprover` program: one file per subcommand.
 //!
-//! The order of arguments is that of snarkjs and rapidsnark. Exit codes are in [`failure`]. Errors are one line on standard
+//! The order of arguments is that of snarkjs and rapidsnark. Exit codes are those of [`Failure`]. Errors are one line on standard
 //! error; long work shows a progress bar on a terminal and nothing in a pipe; `--json` prints one JSON document.
 
 mod backend;
