@@ -34,7 +34,9 @@ use api::Api;
 
 /// A CUDA context of our own on one device. Cheap to clone; destroyed when the last object made in it is gone.
 ///
-/// It isn't the device's primary context: an error that poisons it leaves other users of the card in this process alone.
+/// It isn't the device's primary context: its limits, memory and life are its own. A fault of the hardware or of a kernel is another
+/// matter: the driver documents that a process which has met one (an illegal address, say) can't use that card any more, in whatever
+/// context, until it is started again; seen so with driver 580. Every call then returns an error that [`CudaError::is_sticky`] knows.
 #[derive(Clone)]
 pub struct Context(Arc<Inner>);
 

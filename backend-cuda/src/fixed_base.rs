@@ -91,13 +91,15 @@ impl DeviceFixedBase {
                 WINDOWS.into(),
                 device_out.ptr().into(),
             ];
-            let blocks = (count.div_ceil(8) * lanes).div_ceil(128);
+            // Small batches in small blocks: threads without a product cost time, too.
+            let threads = if count <= 256 { 32 } else { 128 };
+            let blocks = (count.div_ceil(8) * lanes).div_ceil(threads);
             // SAFETY: both buffers hold a batch; the arguments are those of the kernel; `out` is borrowed until the stream is idle.
             let queued = unsafe {
                 self.instance
                     .uploader
                     .upload(&stream, device_scalars.ptr(), bytes_of_scalars(scalars))
-                    .and_then(|()| function.launch(&stream, [blocks, 1, 1], [128, 1, 1], 0, &args))
+                    .and_then(|()| function.launch(&stream, [blocks, 1, 1], [threads, 1, 1], 0, &args))
                     .and_then(|()| stream.download(out.as_mut_ptr(), device_out.ptr(), out.len() as u64))
             };
             let done = stream.synchronise();

@@ -20,7 +20,7 @@ use crate::kernels::{Family, Kernels};
 /// Bytes of a scalar.
 pub const SCALAR: u64 = 32;
 /// log2 of the elements that a transform's block holds: `NTT_LOG_BLOCK` in the kernels.
-const LOG_BLOCK: u32 = 10;
+const LOG_BLOCK: u32 = 9;
 /// Shared memory of a block: its elements.
 const SHARED: u32 = 32 << LOG_BLOCK;
 /// Threads of a block.

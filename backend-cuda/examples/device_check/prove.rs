@@ -231,9 +231,14 @@ pub(crate) fn faults() -> Outcome {
         Err(error) => println!("the other context on this card: {error}"),
     }
     drop((stream, stray, kernels, loaded, card, bystander_key, bystander, context));
-    let again = open(OpenOptions::default())?;
-    let loaded = again.load_key(key)?;
-    expect(&expected, &sums_of(&again, &loaded, inputs(1)?)?, "a card opened again")?;
+    // The driver documents that the process can't use the card any more after this; some drivers are kinder.
+    match open(OpenOptions::default()) {
+        Ok(again) => {
+            let loaded = again.load_key(key)?;
+            expect(&expected, &sums_of(&again, &loaded, inputs(1)?)?, "a card opened again")?;
+        }
+        Err(error) => println!("opening it again in this process: {error}"),
+    }
     println!("faults: all right");
     Ok(())
 }
