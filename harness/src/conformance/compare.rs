@@ -1,5 +1,7 @@
 //! Two backends, the same random inputs: equal sums, or the smallest difference that can be found.
 
+use std::cell::RefCell;
+
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
 use rand_chacha::ChaCha8Rng;
@@ -161,6 +163,32 @@ fn prove<P: SplitProver>(
     started.finish_sums().map_err(|e| format!("finish: {e}"))
 }
 
+/// A backend under comparison. After a failure a fresh instance takes over: one that panicked is of no use, and every smaller
+/// case would seem to fail as well.
+struct Compared<'s, P> {
+    subject: &'s Subject<P>,
+    prover: RefCell<Prover<P>>,
+}
+
+impl<'s, P: SplitProver> Compared<'s, P> {
+    fn open(subject: &'s Subject<P>) -> Result<Self, String> {
+        Ok(Self { subject, prover: RefCell::new(opened(subject)?) })
+    }
+
+    fn prove(&self, material: &Material, assignment: &Assignment) -> Result<QuerySums, String> {
+        let result = prove(&self.prover.borrow(), material, assignment);
+        if result.is_err() {
+            *self.prover.borrow_mut() = opened(self.subject)?;
+        }
+        result
+    }
+}
+
+fn opened<P: SplitProver>(subject: &Subject<P>) -> Result<Prover<P>, String> {
+    let backend = subject.open(&HostMemory::default()).map_err(|e| format!("{}: {e}", subject.name()))?;
+    Ok(Prover::new(backend))
+}
+
 /// What is to be said if the two don't both give the expected sums.
 fn difference(names: [&str; 2], results: [Result<QuerySums, String>; 2], expected: &QuerySums) -> Option<String> {
     let said: Vec<String> = names
@@ -188,9 +216,7 @@ pub fn compare<P: SplitProver, Q: SplitProver>(
     options: ComparisonOptions,
     progress: impl Fn(),
 ) -> Result<Comparison, String> {
-    let memory = HostMemory::default();
-    let one = Prover::new(first.open(&memory).map_err(|e| format!("{}: {e}", first.name()))?);
-    let other = Prover::new(second.open(&memory).map_err(|e| format!("{}: {e}", second.name()))?);
+    let (one, other) = (Compared::open(first)?, Compared::open(second)?);
     let config = Config { cases: options.cases, failure_persistence: None, max_shrink_iters: 400, ..Config::default() };
     let mut seed = [0; 32];
     seed[..8].copy_from_slice(&options.seed.to_le_bytes());
@@ -200,7 +226,7 @@ pub fn compare<P: SplitProver, Q: SplitProver>(
         let mut rng = ChaCha8Rng::seed_from_u64(case.seed);
         let material = Material::new(case.plan, &mut rng).map_err(|e| TestCaseError::fail(e.0))?;
         let assignment = material.assign(case.witness, case.form, &mut rng);
-        let results = [prove(&one, &material, &assignment), prove(&other, &material, &assignment)];
+        let results = [one.prove(&material, &assignment), other.prove(&material, &assignment)];
         progress();
         match difference([first.name(), second.name()], results, &assignment.expected) {
             None => Ok(()),
