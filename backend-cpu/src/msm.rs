@@ -25,8 +25,8 @@ use crate::field::portable::Array;
 use crate::field::{Arithmetic, Lanes, negate_plain};
 use crate::ntt::reverse_bits;
 
-/// Terms per slice.
-const SLICE: usize = 1 << 22;
+/// Terms per slice; few in unit tests, so that they see more than one.
+const SLICE: usize = if cfg!(test) { 5 << 12 } else { 1 << 22 };
 
 /// Entries whose bucket sums are computed together, in G1: their cells and steps fit the second-level cache.
 const CHUNK: usize = 1 << 13;
@@ -654,8 +654,9 @@ mod tests {
     }
 
     #[test]
-    fn runs_longer_than_a_chunk_are_put_together() {
-        // One bucket over many chunks, then every bucket cut somewhere.
+    fn runs_longer_than_a_chunk_and_sums_longer_than_a_slice_are_put_together() {
+        // One bucket over many chunks, then every bucket cut somewhere; two slices.
+        const { assert!(SLICE < 3 * CHUNK) };
         let mut rng = ChaCha8Rng::seed_from_u64(3);
         let bases = points::<G1>(&mut rng, 3 * CHUNK + 5);
         let two = vec![Scalar::from(2); bases.len()];
