@@ -210,6 +210,7 @@ fn a_key_arrives_whole_and_lives_as_long_as_the_plug_in_wants() {
 
 /// What `start` does with its loan before it fails, and whether the inputs come back.
 #[test]
+#[allow(clippy::drop_non_drop, clippy::forget_non_drop, reason = "that neither does anything is what is tested")]
 fn inputs_come_back_exactly_where_nothing_was_released_or_written() {
     type Act = fn(LentInputs<'_>);
     let acts: [(&str, Act, bool); 8] = [

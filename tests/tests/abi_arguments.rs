@@ -31,6 +31,9 @@ impl BackendPlugin for Naive {
     }
 }
 
+/// What a change is called, and what it does.
+type Change<T> = (&'static str, fn(&mut T));
+
 static CHANGE_KEY: Mutex<fn(&mut SpKey)> = Mutex::new(|_| {});
 static CHANGE_INPUTS: Mutex<fn(&mut SpInputs)> = Mutex::new(|_| {});
 /// The tests share the statics above.

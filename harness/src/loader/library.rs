@@ -111,6 +111,11 @@ fn whole(path: &Path) -> Result<(), LibraryError> {
     if size < 56 {
         return Err(LibraryError::NotALibrary("a broken ELF header"));
     }
+    // The table of sections comes last, in a file as a linker writes it: it shows a cut behind the loaded segments, too.
+    let sections = u64::from(half(&header, 58)) * u64::from(half(&header, 60));
+    if long(&header, 40).checked_add(sections).is_none_or(|end| end > info.len()) {
+        return Err(cut);
+    }
     file.seek(SeekFrom::Start(offset)).map_err(unreadable)?;
     let mut segments = vec![0u8; usize::from(size) * usize::from(count)];
     file.read_exact(&mut segments).map_err(|_| cut.clone())?;
