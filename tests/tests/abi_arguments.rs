@@ -81,9 +81,6 @@ fn open() -> Prover<Backend> {
     Prover::new(library.open(&OpenOptions::new(0)).unwrap())
 }
 
-/// What is wrong, and how to make it so.
-type Change<T> = (&'static str, fn(&mut T));
-
 #[test]
 fn keys_that_break_the_abi_are_refused() {
     let _one = ONE_TEST.lock().unwrap();
