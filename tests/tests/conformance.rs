@@ -32,7 +32,10 @@ fn worker() {
 }
 
 fn suite(library: &Path, mode: &str, options: Options) -> Report {
-    let reentry = Reentry::of_test("worker").with_variable(LIBRARY, library).with_variable(MODE, mode);
+    let mut reentry = Reentry::of_test("worker").with_variable(LIBRARY, library);
+    if !mode.is_empty() {
+        reentry = reentry.with_variable(MODE, mode);
+    }
     run(&subject(library), &Options { reentry, ..options }, |case| println!("{}", case.lines()))
 }
 
