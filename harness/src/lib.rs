@@ -2,11 +2,13 @@
 //!
 //! | module | what it holds |
 //! |---|---|
+//! | [`bench`] | times of a backend through the contract, each result checked |
 //! | [`cli`] | the `splitprover` program |
 //! | [`loader`] | finds backends, loads them, and offers only devices that compute rightly |
 //! | [`formats`] | `.zkey`, `.wtns`, `.r1cs`, snarkjs JSON: readers that trust nothing, and writers |
 //! | [`conformance`] | the suite that every backend must pass |
 //! | [`setup`] | development keys from a seeded trapdoor, synthetic circuits |
+pub mod bench;
 pub mod cli;
 pub mod conformance;
 pub mod formats;

@@ -3,7 +3,7 @@
 use serde_json::json;
 use splitprover_backend_cpu::CpuPlugin;
 use splitprover_core::MemoryLedger;
-use splitprover_core::abi::{Backend, LogLevel, LogSink, OpenOptions};
+use splitprover_core::abi::{Backend, DeviceInfo, LogLevel, LogSink, OpenOptions};
 
 use super::{Failure, print, print_json};
 use crate::loader::{LoadError, Registry, Survey};
@@ -76,6 +76,13 @@ pub(super) fn registry() -> Registry {
 /// Opens the backend that was asked for. One that can't be had is an error: there is no fall-back.
 pub(super) fn open(choice: &Choice, ledger: &MemoryLedger) -> Result<Backend, Failure> {
     Ok(registry().load(&choice.backend)?.open(&choice.settings.open_options().ledger(ledger.clone()))?)
+}
+
+/// What the chosen device calls itself.
+pub(super) fn device(choice: &Choice) -> Result<DeviceInfo, Failure> {
+    let devices = registry().load(&choice.backend)?.library().devices(log())?;
+    let index = choice.settings.device;
+    devices.into_iter().nth(index).ok_or_else(|| Failure::Backend(format!("there is no device {index}")))
 }
 
 /// Opens the reference backend, which is always there.

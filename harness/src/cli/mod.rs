@@ -4,6 +4,7 @@
 //! error; long work shows a progress bar on a terminal and nothing in a pipe; `--json` prints one JSON document.
 
 mod backend;
+mod bench;
 mod check;
 mod conform;
 mod export_vk;
@@ -47,6 +48,9 @@ enum Command {
     Setup(setup::Arguments),
     /// Run the suite that every backend must pass, or compare two backends on random keys
     Conform(Box<conform::Arguments>),
+    /// Time a backend: multi-exponentiations, transforms, whole proofs, every result checked
+    #[command(subcommand)]
+    Bench(Box<bench::Bench>),
     /// List every backend: loaded, or why not
     Backends(backend::ListArguments),
 }
@@ -65,6 +69,7 @@ pub fn main() -> ExitCode {
         Command::Check(arguments) => check::run(&arguments),
         Command::Setup(arguments) => setup::run(&arguments),
         Command::Conform(arguments) => conform::run(&arguments),
+        Command::Bench(bench) => bench::run(&bench),
         Command::Backends(arguments) => backend::list(&arguments),
     };
     match result {

@@ -40,7 +40,7 @@ pub(super) struct Arguments {
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum ShapeName {
+pub(super) enum ShapeName {
     /// 63 of 64 variables are bits, as in proofs of replication
     Porep,
     /// 56 of 64 variables are bits
@@ -127,6 +127,6 @@ fn write_key<S: ConstraintSystem>(arguments: &Arguments, system: &S, source: &st
     Ok(())
 }
 
-fn failure(error: SetupError) -> Failure {
+pub(super) fn failure(error: SetupError) -> Failure {
     Failure::Backend(error.to_string())
 }

@@ -1,0 +1,122 @@
+//! `splitprover bench`: times of a backend, each result checked in the same run.
+//!
+//! `msm`, `ntt` and `prove` go through the contract, so they run on any backend; see [`crate::bench`] for what is timed.
+
+mod prove;
+mod report;
+mod sums;
+
+use clap::Subcommand;
+use splitprover_core::abi::Backend;
+use splitprover_core::{BackendError, G1Affine, G2Affine, HostBuf, HostMemory, MemoryClass, PointRecord, Scalar};
+
+use super::Failure;
+use crate::bench::WorkloadError;
+use crate::setup::{CpuFixedBase, FixedBase};
+use group::prime::PrimeCurveAffine;
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Bench {
+    /// One multi-exponentiation: bases loaded with the key, scalars in host memory, to the sum
+    Msm(sums::MsmArguments),
+    /// One quotient: evaluations in host memory, six transforms (or as many as the backend takes), no bases
+    Ntt(sums::NttArguments),
+    /// Whole proofs of a synthetic circuit: key loaded, inputs in host memory, to the verified proof
+    Prove(prove::Arguments),
+}
+
+pub(super) fn run(bench: &Bench) -> Result<(), Failure> {
+    match bench {
+        Bench::Msm(arguments) => sums::msm(arguments),
+        Bench::Ntt(arguments) => sums::ntt(arguments),
+        Bench::Prove(arguments) => prove::run(arguments),
+    }
+}
+
+/// What all of them take.
+#[derive(Clone, Debug, clap::Args)]
+struct Common {
+    #[command(flatten)]
+    backend: super::backend::Choice,
+    /// log2 of the size; several with commas
+    #[arg(long, value_delimiter = ',', required = true)]
+    log2: Vec<u32>,
+    /// Runs after the warm-up
+    #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    runs: u32,
+    /// Inputs in ordinary memory, although the backend offers pinned buffers
+    #[arg(long)]
+    pageable: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl From<WorkloadError> for Failure {
+    fn from(error: WorkloadError) -> Self {
+        match error {
+            WorkloadError::Log2(_) | WorkloadError::Key(_) => Self::Usage(error.to_string()),
+            WorkloadError::WrongSum(_) => Self::No(error.to_string()),
+            _ => Self::Backend(error.to_string()),
+        }
+    }
+}
+
+/// Buffers for inputs: the backend's own where it has any and they are wanted.
+struct Buffers<'a> {
+    backend: &'a Backend,
+    memory: HostMemory,
+    pinned: bool,
+}
+
+impl<'a> Buffers<'a> {
+    /// Asks the backend once whether it has pinned buffers.
+    fn new(backend: &'a Backend, memory: HostMemory, pageable: bool) -> Result<Self, Failure> {
+        let pinned = !pageable && backend.pinned(64).transpose()?.is_some();
+        Ok(Self { backend, memory, pinned })
+    }
+
+    fn copy(&self, class: MemoryClass, values: &[Scalar]) -> Result<HostBuf<Scalar>, WorkloadError> {
+        let pinned = if self.pinned { self.backend.pinned(size_of_val(values)) } else { None };
+        let Some(pinned) = pinned else { return Ok(self.memory.copy_of(class, values)?) };
+        let mut buffer = self.memory.foreign(class, pinned?, values.len())?;
+        buffer.copy_from_slice(values);
+        Ok(buffer)
+    }
+}
+
+/// The backend's fixed-base multiplication where it has one, the CPU's otherwise: keys are made, not timed.
+struct KeyMaker<'a> {
+    backend: &'a Backend,
+    cpu: CpuFixedBase,
+}
+
+impl<'a> KeyMaker<'a> {
+    fn new(backend: &'a Backend, products: usize) -> Self {
+        Self { backend, cpu: CpuFixedBase::new(products) }
+    }
+}
+
+impl FixedBase for KeyMaker<'_> {
+    fn mul_g1(&self, scalars: &[Scalar], records: &mut [u8]) -> Result<(), BackendError> {
+        match self.backend.fixed_base_g1(&G1Affine::generator(), scalars) {
+            Some(table) => records.copy_from_slice(table?.as_bytes()),
+            None => self.cpu.mul_g1(scalars, records)?,
+        }
+        Ok(())
+    }
+
+    fn mul_g2(&self, scalars: &[Scalar], records: &mut [u8]) -> Result<(), BackendError> {
+        match self.backend.fixed_base_g2(&G2Affine::generator(), scalars) {
+            Some(table) => records.copy_from_slice(table?.as_bytes()),
+            None => self.cpu.mul_g2(scalars, records)?,
+        }
+        Ok(())
+    }
+
+    fn batch(&self) -> usize {
+        // Enough for a card, and 1.5 GiB of G2 records at most.
+        const { assert!((1 << 22) * G2Affine::BYTES < 2 << 30) };
+        1 << 22
+    }
+}
