@@ -13,6 +13,7 @@
 //! device_check kernels DIR ARCH..  fills a kernel cache; needs NVRTC and no card
 //! ```
 
+mod faults;
 mod ntt;
 mod prove;
 
@@ -28,7 +29,8 @@ fn main() -> ExitCode {
         Some("ntt-once") => ntt::once(number(1, 24)),
         Some("fixed-base") => prove::fixed_base(),
         Some("prove") => prove::check(number(1, 14), number(2, 2)),
-        Some("faults") => prove::faults(),
+        Some("faults") => faults::run(),
+        Some("once") => prove::once(arguments.get(1).map_or("dense", String::as_str), number(2, 20)),
         Some("flat") => prove::flat(u64::from(number(1, 200))),
         Some("absent") => prove::absent(),
         Some("bench") => {

@@ -19,7 +19,7 @@ use super::{copy_sized, quietly, text};
 use crate::error::BackendError;
 use crate::host_buf::ForeignMemory;
 use crate::inputs::LentInputs;
-use crate::key::{CircuitShape, PointTable, ProvingKey};
+use crate::key::{CircuitShape, ProvingKey};
 use crate::memory::{MemoryClass, MemoryLedger};
 use crate::point::PointRecord;
 use crate::proof::QuerySums;
@@ -478,32 +478,40 @@ impl Backend {
         }))
     }
 
-    /// `scalars[i]·base` for all i, in G1; `None` if the backend doesn't do it.
+    /// Writes the record of `scalars[i]·base` for all i, in G1; `None` if the backend doesn't do it.
     ///
     /// # Errors
-    /// What the backend says.
+    /// What the backend says; after an error the records are undefined.
+    ///
+    /// # Panics
+    /// If `records` hasn't 96 bytes for each scalar.
     pub fn fixed_base_g1(
         &self,
         base: &G1Affine,
         scalars: &[Scalar],
-    ) -> Option<Result<PointTable<G1Affine>, BackendError>> {
+        records: &mut [u8],
+    ) -> Option<Result<(), BackendError>> {
         // SAFETY: the struct of that name.
         let table = unsafe { self.0.library.extension::<SpFixedBaseTable>(SP_EXT_FIXED_BASE) }?;
-        self.fixed_base(table.g1?, base, scalars)
+        self.fixed_base(table.g1?, base, scalars, records)
     }
 
-    /// `scalars[i]·base` for all i, in G2; `None` if the backend doesn't do it.
+    /// Writes the record of `scalars[i]·base` for all i, in G2; `None` if the backend doesn't do it.
     ///
     /// # Errors
-    /// What the backend says.
+    /// What the backend says; after an error the records are undefined.
+    ///
+    /// # Panics
+    /// If `records` hasn't 192 bytes for each scalar.
     pub fn fixed_base_g2(
         &self,
         base: &G2Affine,
         scalars: &[Scalar],
-    ) -> Option<Result<PointTable<G2Affine>, BackendError>> {
+        records: &mut [u8],
+    ) -> Option<Result<(), BackendError>> {
         // SAFETY: the struct of that name.
         let table = unsafe { self.0.library.extension::<SpFixedBaseTable>(SP_EXT_FIXED_BASE) }?;
-        self.fixed_base(table.g2?, base, scalars)
+        self.fixed_base(table.g2?, base, scalars, records)
     }
 
     fn fixed_base<C: PointRecord>(
@@ -518,21 +526,21 @@ impl Backend {
         ) -> SpStatus,
         base: &C,
         scalars: &[Scalar],
-    ) -> Option<Result<PointTable<C>, BackendError>> {
+        records: &mut [u8],
+    ) -> Option<Result<(), BackendError>> {
+        assert_eq!(records.len(), scalars.len() * C::BYTES, "a record for each scalar");
         let mut record = vec![0; C::BYTES];
         base.write_record(&mut record);
-        let mut out = vec![0u8; scalars.len() * C::BYTES];
         let handle = self.0.handle.as_ptr();
         let (scalars, count) = (scalars.as_ptr().cast::<u64>(), scalars.len() as u64);
         // SAFETY: a live instance, a record, `count` scalars of four limbs, room for `count` records.
         let result = self
             .0
             .library
-            .call(|error| unsafe { entry(handle, record.as_ptr(), scalars, count, out.as_mut_ptr(), error) });
+            .call(|error| unsafe { entry(handle, record.as_ptr(), scalars, count, records.as_mut_ptr(), error) });
         match result {
             Err(BackendError::Unsupported(_)) => None,
-            Err(error) => Some(Err(error)),
-            Ok(()) => Some(PointTable::new(out.into()).ok_or_else(|| broken("a broken record"))),
+            result => Some(result),
         }
     }
 

@@ -27,6 +27,9 @@ pub(super) struct Settings {
     /// Threads the backend may keep busy; 0: as many as there are cores
     #[arg(long, default_value_t = 0)]
     threads: usize,
+    /// Most device memory the backend may hold: bytes, or with a unit, as in 12GiB
+    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    vram_limit: Option<u64>,
     /// An option of the backend's own
     #[arg(long = "option", value_name = "KEY=VALUE", value_parser = key_value)]
     options: Vec<(String, String)>,
@@ -36,6 +39,8 @@ impl Settings {
     /// As the library takes them. Bytes are charged to a ledger of its own until another is set.
     pub(super) fn open_options(&self) -> OpenOptions {
         let options = OpenOptions::new(self.device).threads(self.threads).log(log());
+        let options =
+            self.vram_limit.iter().fold(options, |options, limit| options.set("vram_limit", limit.to_string()));
         self.options.iter().fold(options, |options, (key, value)| options.set(key, value))
     }
 
@@ -43,13 +48,34 @@ impl Settings {
     pub(super) fn command_line(&self) -> String {
         let device = if self.device == 0 { String::new() } else { format!(" --device {}", self.device) };
         let threads = if self.threads == 0 { String::new() } else { format!(" --threads {}", self.threads) };
+        let limit = self.vram_limit.map_or_else(String::new, |limit| format!(" --vram-limit {limit}"));
         let options = self.options.iter().map(|(key, value)| format!(" --option {key}={value}"));
-        device + &threads + &options.collect::<String>()
+        device + &threads + &limit + &options.collect::<String>()
     }
 }
 
 fn key_value(text: &str) -> Result<(String, String), String> {
     text.split_once('=').map(|(k, v)| (k.to_owned(), v.to_owned())).ok_or_else(|| "expected KEY=VALUE".to_owned())
+}
+
+/// A number of bytes: digits, and a unit if there is one. Zero is refused: it would leave nothing to work with.
+fn bytes(text: &str) -> Result<u64, String> {
+    let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+    let (number, unit) = text.split_at(digits);
+    let shift = match unit.trim_start() {
+        "" | "B" => 0,
+        "KiB" => 10,
+        "MiB" => 20,
+        "GiB" => 30,
+        "TiB" => 40,
+        other => return Err(format!("no such unit: {other:?}; there are B, KiB, MiB, GiB and TiB")),
+    };
+    let number = number.parse::<u64>().map_err(|_| "expected a whole number of bytes, KiB, MiB, GiB or TiB")?;
+    match number.checked_mul(1 << shift) {
+        None => Err("more bytes than there are addresses".to_owned()),
+        Some(0) => Err("zero bytes hold nothing".to_owned()),
+        Some(bytes) => Ok(bytes),
+    }
 }
 
 impl From<LoadError> for Failure {
@@ -71,6 +97,13 @@ pub(super) fn log() -> LogSink {
 /// The backends this program can reach.
 pub(super) fn registry() -> Registry {
     Registry::new().linked::<CpuPlugin>().log(log())
+}
+
+impl Choice {
+    /// Threads that may be kept busy; 0: as many as there are cores.
+    pub(super) fn threads(&self) -> usize {
+        self.settings.threads
+    }
 }
 
 /// Opens the backend that was asked for. One that can't be had is an error: there is no fall-back.
@@ -129,4 +162,21 @@ pub(super) fn list(arguments: &ListArguments) -> Result<(), Failure> {
         print(&format!("{survey}\n"));
     }
     if survey.any_usable() { Ok(()) } else { Err(Failure::Backend("no usable device".into())) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::bytes;
+
+    #[test]
+    fn sizes_are_read_with_and_without_units() {
+        assert_eq!(bytes("1"), Ok(1));
+        assert_eq!(bytes("12GiB"), Ok(12 << 30));
+        assert_eq!(bytes("3072 MiB"), Ok(3 << 30));
+        assert_eq!(bytes("7KiB"), Ok(7 << 10));
+        assert_eq!(bytes("16777215TiB"), Ok(16_777_215 << 40));
+        for bad in ["", "GiB", "-1", "1.5GiB", "12GB", "12gib", "0", "0GiB", "16777216TiB", "18446744073709551616"] {
+            assert!(bytes(bad).is_err(), "{bad}");
+        }
+    }
 }

@@ -5,14 +5,15 @@ use std::path::PathBuf;
 use clap::ValueEnum;
 use splitprover_core::{HBasis, HostMemory};
 
+use super::backend::{self, Choice};
 use super::progress::Progress;
 use super::{Failure, print};
 use crate::formats::r1cs::Side;
 use crate::formats::zkey::{DevelopmentMark, Extras};
 use crate::formats::{R1csFile, write_wtns, write_zkey};
 use crate::setup::{
-    ConstraintSystem, Constraints, CpuFixedBase, DevelopmentKey, Matrix, Resources, SetupError, Shape, Synthetic,
-    Trapdoor, generate,
+    BackendFixedBase, ConstraintSystem, Constraints, CpuFixedBase, DevelopmentKey, FixedBase, Matrix, Resources,
+    SetupError, Shape, Synthetic, Trapdoor, generate,
 };
 
 #[derive(Debug, clap::Args)]
@@ -35,6 +36,8 @@ pub(super) struct Arguments {
     /// Where a witness of the synthetic circuit goes (.wtns)
     #[arg(long, requires = "synthetic")]
     witness: Option<PathBuf>,
+    #[command(flatten)]
+    backend: Choice,
     /// Where the key goes (.zkey)
     out: PathBuf,
 }
@@ -105,13 +108,20 @@ fn write_key<S: ConstraintSystem>(arguments: &Arguments, system: &S, source: &st
     };
     let memory = HostMemory::default();
     let progress = Progress::new("key generation");
+    let threads = rayon::ThreadPoolBuilder::new().num_threads(arguments.backend.threads()).build();
+    let threads = threads.map_err(|e| Failure::Backend(format!("no threads for key generation: {e}")))?;
+    let opened = backend::open(&arguments.backend, memory.ledger())?;
+    // The reference backend leaves key generation to the code beside it.
+    let on_device = (opened.info().name != "cpu").then(|| BackendFixedBase::new(&opened)).transpose()?;
+    let on_cpu = CpuFixedBase::new(system.num_variables());
     let resources = Resources {
         memory: &memory,
-        fixed_base: &CpuFixedBase::new(system.num_variables()),
+        fixed_base: on_device.as_ref().map_or(&on_cpu as &dyn FixedBase, |device| device),
         progress: &|_, done, total| progress.update(done as u64, total as u64),
     };
     let trapdoor = Trapdoor::from_seed(arguments.seed, basis);
-    let DevelopmentKey { key, num_constraints } = generate(system, basis, &trapdoor, &resources).map_err(failure)?;
+    let generated = threads.install(|| generate(system, basis, &trapdoor, &resources)).map_err(failure)?;
+    let DevelopmentKey { key, num_constraints } = generated;
     drop(progress);
     let mark = DevelopmentMark {
         insecure: true,

@@ -35,7 +35,7 @@ pub mod trapdoor;
 
 pub use constraints::{ConstraintSystem, Constraints, Matrix};
 pub use error::SetupError;
-pub use fixed_base::{CpuFixedBase, FixedBase};
+pub use fixed_base::{BackendFixedBase, CpuFixedBase, FixedBase};
 pub use generate::{DevelopmentKey, Resources, generate, generate_over};
 pub use synthetic::{Shape, Synthetic};
 pub use trapdoor::Trapdoor;

@@ -4,9 +4,10 @@
 //! product is a sum of ⌈256 / w⌉ table entries, one for each signed digit of the scalar, and the sums of thousands of
 //! products are carried out side by side so that they share inversions.
 //!
-//! [`FixedBase`] is what key generation asks for; [`CpuFixedBase`] answers here, a device may answer elsewhere.
+//! [`FixedBase`] is what key generation asks for; [`CpuFixedBase`] answers here, [`BackendFixedBase`] has a device answer.
 
 mod affine;
+mod backend;
 mod field;
 
 use std::sync::OnceLock;
@@ -19,6 +20,7 @@ use rayon::prelude::*;
 use splitprover_core::{BackendError, PointRecord};
 
 use self::affine::{Affine, BatchAdder};
+pub use self::backend::BackendFixedBase;
 use self::field::Coordinate;
 
 /// Multiplies the generators of G1 and G2 by many scalars.
