@@ -99,19 +99,13 @@ impl<'a> KeyMaker<'a> {
 
 impl FixedBase for KeyMaker<'_> {
     fn mul_g1(&self, scalars: &[Scalar], records: &mut [u8]) -> Result<(), BackendError> {
-        match self.backend.fixed_base_g1(&G1Affine::generator(), scalars) {
-            Some(table) => records.copy_from_slice(table?.as_bytes()),
-            None => self.cpu.mul_g1(scalars, records)?,
-        }
-        Ok(())
+        let on_device = self.backend.fixed_base_g1(&G1Affine::generator(), scalars, records);
+        on_device.unwrap_or_else(|| self.cpu.mul_g1(scalars, records))
     }
 
     fn mul_g2(&self, scalars: &[Scalar], records: &mut [u8]) -> Result<(), BackendError> {
-        match self.backend.fixed_base_g2(&G2Affine::generator(), scalars) {
-            Some(table) => records.copy_from_slice(table?.as_bytes()),
-            None => self.cpu.mul_g2(scalars, records)?,
-        }
-        Ok(())
+        let on_device = self.backend.fixed_base_g2(&G2Affine::generator(), scalars, records);
+        on_device.unwrap_or_else(|| self.cpu.mul_g2(scalars, records))
     }
 
     fn batch(&self) -> usize {
