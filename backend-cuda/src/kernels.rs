@@ -30,10 +30,12 @@ pub enum Family {
     MsmG2,
     /// Many multiples of one base.
     FixedBase,
+    /// Rates of the field multiplications, for benchmarks.
+    Probe,
 }
 
 impl Family {
-    /// All families.
+    /// All families that proofs and keys need.
     pub const ALL: [Self; 6] = [Self::Ntt, Self::Vector, Self::MsmSort, Self::MsmG1, Self::MsmG2, Self::FixedBase];
 
     /// The family's name in file names and messages.
@@ -46,6 +48,7 @@ impl Family {
             Self::MsmG1 => "msm_g1",
             Self::MsmG2 => "msm_g2",
             Self::FixedBase => "fixed_base",
+            Self::Probe => "probe",
         }
     }
 
@@ -57,6 +60,7 @@ impl Family {
             Self::MsmG1 => include_str!("../kernels/msm_g1.cu"),
             Self::MsmG2 => include_str!("../kernels/msm_g2.cu"),
             Self::FixedBase => include_str!("../kernels/fixed_base.cu"),
+            Self::Probe => include_str!("../kernels/probe.cu"),
         }
     }
 
@@ -69,7 +73,7 @@ impl Family {
             Self::MsmSort => &[],
             Self::MsmG1 => &[],
             Self::MsmG2 => &[],
-            Self::FixedBase => &[],
+            Self::FixedBase | Self::Probe => &[],
         }
     }
 }

@@ -7,6 +7,7 @@
 //! | [`device`] | cards, and how one is opened |
 //! | [`ntt`], [`vector`], [`msm`], [`fixed_base`] | the work: transforms, sparse products, multi-exponentiations, key generation |
 //! | [`transfer`] | pinned pool and ring: host memory to the card |
+//! | [`limits`] | what a card could do at most |
 //! | [`residency`] | what of a key lives in device memory |
 //! | [`prover`] | the contract |
 //!
@@ -20,6 +21,7 @@ pub mod emulator;
 pub mod fixed_base;
 pub mod kernels;
 mod key;
+pub mod limits;
 pub mod msm;
 pub mod ntt;
 mod nvrtc;

@@ -7,6 +7,7 @@ use splitprover_core::abi::{BackendPlugin, DeviceInfo, FixedBase, Host, Options,
 use splitprover_core::host_buf::ForeignMemory;
 
 use crate::device::{OpenOptions, devices};
+use crate::limits;
 use crate::prover::CudaProver;
 use crate::transfer::PinnedPool;
 
@@ -70,11 +71,14 @@ impl BackendPlugin for CudaPlugin {
     fn statistics(prover: &CudaProver) -> Vec<Statistic> {
         let live = prover.context().live();
         let figure = |name: &str, value: f64| Statistic { name: name.into(), value };
-        vec![
+        let mut figures = vec![
             figure("device memory held, bytes", live.device_bytes as f64),
             figure("page-locked memory held, bytes", live.pinned_bytes as f64),
             figure("driver calls", prover.context().faults().calls() as f64),
-        ]
+        ];
+        let card = prover.context().info();
+        figures.extend(limits::figures(card).into_iter().map(|(name, value)| figure(name, value)));
+        figures
     }
 }
 

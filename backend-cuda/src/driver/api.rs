@@ -27,6 +27,8 @@ pub struct DeviceInfo {
     pub multiprocessors: u32,
     /// Shared memory that one block may ask for, in bytes.
     pub shared_per_block: u32,
+    /// Highest clock of the multiprocessors, in kHz; 0 where the driver doesn't say.
+    pub clock_khz: u32,
     /// CUDA version of the driver, as 1000 x major + 10 x minor.
     pub driver: i32,
 }
@@ -128,6 +130,7 @@ fn describe(ordinal: u32, driver: i32) -> Result<(sys::CUdevice, DeviceInfo), Cu
         memory: memory as u64,
         multiprocessors: attribute(A::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
         shared_per_block: attribute(A::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?,
+        clock_khz: attribute(A::CU_DEVICE_ATTRIBUTE_CLOCK_RATE).unwrap_or(0),
         driver,
     };
     Ok((device, info))

@@ -43,6 +43,7 @@ impl DryDevice {
             // An emulated launch costs time for every thread, busy or not.
             multiprocessors: if emulated { 2 } else { 132 },
             shared_per_block: 227 * 1024,
+            clock_khz: 0,
             driver: 13000,
         };
         Self { info, emulated, live: Mutex::default(), libraries: Mutex::default() }
