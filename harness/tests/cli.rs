@@ -284,3 +284,143 @@ fn usage_files_and_backends_have_their_exit_codes() {
     ]);
     expect(&output, 3);
 }
+
+/// A `.params` key for a case's circuit.
+fn params_key(folder: &Path, name: &str) -> PathBuf {
+    let key = path(folder, "key.params");
+    let r1cs = case(name).join("circuit.r1cs");
+    let output = run(["setup".as_ref(), "--r1cs".as_ref(), r1cs.as_os_str(), key.as_os_str()]);
+    expect(&output, 0);
+    assert!(stderr(&output).contains("INSECURE"), "{output:?}");
+    key
+}
+
+#[test]
+fn keys_of_bellpersons_kind_prove_with_their_constraints() {
+    let out = tempfile::tempdir().unwrap();
+    let file = |name: &str| path(out.path(), name).into_os_string();
+    let of_case = |name: &str| case("poseidon2").join(name).into_os_string();
+    let key = params_key(out.path(), "poseidon2").into_os_string();
+    let prove = |key: &std::ffi::OsString, extra: &[&std::ffi::OsStr]| {
+        let mut args =
+            vec!["prove".into(), key.clone(), of_case("witness.wtns"), file("proof.json"), file("public.json")];
+        args.extend(extra.iter().map(|extra| extra.into()));
+        run(args)
+    };
+    let r1cs = of_case("circuit.r1cs");
+    expect(&run(["export-vk".into(), key.clone(), file("vkey.json")]), 0);
+    for _ in 0..2 {
+        expect(&prove(&key, &["--r1cs".as_ref(), &r1cs]), 0);
+        expect(&run(["verify".into(), file("vkey.json"), file("public.json"), file("proof.json")]), 0);
+    }
+    assert_eq!(read(Path::new(&file("public.json"))), read(Path::new(&of_case("public.json"))));
+    expect(&run(["check".into(), key.clone(), of_case("witness.wtns"), "--r1cs".into(), r1cs.clone()]), 0);
+
+    let output = run(["inspect".into(), key.clone(), "--deep".into()]);
+    expect(&output, 0);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(text.contains("bellperson") && text.contains("subgroup"), "{text}");
+
+    // Without its constraints, or with another circuit's, such a key is of no use; a .zkey needs none.
+    expect(&prove(&key, &[]), 2);
+    let other = case("mul2").join("circuit.r1cs");
+    let output = prove(&key, &["--r1cs".as_ref(), other.as_os_str()]);
+    expect(&output, 3);
+    assert!(stderr(&output).contains("as in the key"), "{output:?}");
+    expect(&prove(&of_case("circuit.zkey"), &["--r1cs".as_ref(), &r1cs]), 2);
+    expect(&run(["setup".into(), "--r1cs".into(), r1cs.clone(), "--basis".into(), "snarkjs".into(), key.clone()]), 2);
+
+    // snarkjs's own key, exported: its rows go with its root of unity, and the proof verifies with its verification key.
+    let exported = file("exported.params");
+    let output = run(["export-params".into(), of_case("circuit.zkey"), exported.clone()]);
+    expect(&output, 0);
+    assert!(String::from_utf8_lossy(&output.stdout).contains("--root snarkjs"), "{output:?}");
+    expect(&prove(&exported, &["--r1cs".as_ref(), &r1cs, "--root".as_ref(), "snarkjs".as_ref()]), 0);
+    expect(&run(["verify".into(), of_case("vkey.json"), file("public.json"), file("proof.json")]), 0);
+    expect(&prove(&exported, &["--r1cs".as_ref(), &r1cs]), 1);
+}
+
+#[test]
+fn malformed_keys_of_bellpersons_kind_end_with_exit_code_3_and_one_line() {
+    let out = tempfile::tempdir().unwrap();
+    let good = fs::read(params_key(out.path(), "mul2")).unwrap();
+    let bad = path(out.path(), "bad.params");
+    let r1cs = case("mul2").join("circuit.r1cs");
+    let mut variants =
+        vec![Vec::new(), good[..863].to_vec(), good[..good.len() - 1].to_vec(), [&good[..], b"x"].concat()];
+    for (at, bytes) in [(864, [0xff; 4]), (864, [0; 4]), (0, [0x9f; 4]), (868 + 50, [0; 4]), (good.len() - 9, [7; 4])] {
+        let mut changed = good.clone();
+        changed[at..at + 4].copy_from_slice(&bytes);
+        variants.push(changed);
+    }
+    for (number, variant) in variants.iter().enumerate() {
+        fs::write(&bad, variant).unwrap();
+        let (proof, public) = (path(out.path(), "proof"), path(out.path(), "public"));
+        let wtns = case("mul2").join("witness.wtns");
+        let output = run([
+            "prove".as_ref(),
+            bad.as_os_str(),
+            wtns.as_os_str(),
+            proof.as_os_str(),
+            public.as_os_str(),
+            "--r1cs".as_ref(),
+            r1cs.as_os_str(),
+        ]);
+        expect(&output, 3);
+        let text = stderr(&output);
+        let place = ["bad.params", "section ", "offset ", "expected "];
+        assert!(place.iter().all(|part| text.contains(part)), "{number}: {text}");
+        expect(&run(["inspect".as_ref(), bad.as_os_str()]), 3);
+        expect(&run(["export-vk".as_ref(), bad.as_os_str(), proof.as_os_str()]), 3);
+        assert!(!proof.exists());
+    }
+}
+
+#[test]
+fn compact_proofs_verify_alone_and_one_after_the_other() {
+    let out = tempfile::tempdir().unwrap();
+    let file = |name: &str| path(out.path(), name);
+    let of_case = |name: &str| case("poseidon2").join(name);
+    let (proof, public) = (file("proof"), file("public.json"));
+    let prove = || {
+        let args = ["prove".into(), of_case("circuit.zkey"), of_case("witness.wtns"), proof.clone(), public.clone()];
+        let args = args.into_iter().map(PathBuf::into_os_string);
+        expect(&run(args.chain(["--proof-format".into(), "bellman".into()])), 0);
+        fs::read(&proof).unwrap()
+    };
+    let verify = |public: &Path| run(["verify".into(), of_case("vkey.json"), public.to_path_buf(), proof.clone()]);
+    let one = prove();
+    assert_eq!(one.len(), 192);
+    expect(&verify(&public), 0);
+    let two = prove();
+    assert_ne!(one, two);
+
+    // Three partitions, with an array of public inputs for each.
+    let each = read(&public);
+    let publics = file("publics.json");
+    fs::write(&publics, format!("[{each},{each},{each}]")).unwrap();
+    fs::write(&proof, [&one[..], &two, &one].concat()).unwrap();
+    let output = verify(&publics);
+    expect(&output, 0);
+    assert!(String::from_utf8_lossy(&output.stdout).contains("all 3 proofs"), "{output:?}");
+    expect(&verify(&public), 3);
+    fs::write(&publics, format!("[{each},{each}]")).unwrap();
+    expect(&verify(&publics), 3);
+
+    // One of them for other inputs: it is named.
+    let count = each.matches('"').count() / 2;
+    let other = format!("[{}]", vec!["\"7\""; count].join(","));
+    fs::write(&publics, format!("[{each},{other},{each}]")).unwrap();
+    let output = verify(&publics);
+    expect(&output, 1);
+    assert!(stderr(&output).contains("not valid: 1"), "{output:?}");
+
+    // Cut, extended, or not points: bad files.
+    for bytes in [&one[..191], &[&one[..], &[0]].concat(), &[0x80; 192], &[0xc0; 192]] {
+        fs::write(&proof, bytes).unwrap();
+        expect(&verify(&public), 3);
+    }
+    // A and C changed for each other are points, but no proof.
+    fs::write(&proof, [&one[144..], &one[48..144], &one[..48]].concat()).unwrap();
+    expect(&verify(&public), 1);
+}

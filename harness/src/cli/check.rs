@@ -5,18 +5,18 @@ use std::path::PathBuf;
 use splitprover_core::{HostMemory, Inputs, MemoryClass, Prover};
 
 use super::backend;
-use super::{Failure, open_key, print};
+use super::key_file::{KeyFile, ParamsArguments};
+use super::{Failure, print};
 use crate::formats::{R1csFile, read_wtns};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
-    /// Proving key (.zkey)
-    zkey: PathBuf,
+    /// Proving key (.zkey, or .params with --r1cs)
+    key: PathBuf,
     /// Witness (.wtns)
     witness: PathBuf,
-    /// Constraints (.r1cs): names the first one that the witness breaks
-    #[arg(long)]
-    r1cs: Option<PathBuf>,
+    #[command(flatten)]
+    params: ParamsArguments,
     /// Check the key's points again although they have been checked before
     #[arg(long)]
     recheck: bool,
@@ -24,10 +24,10 @@ pub(super) struct Arguments {
 
 pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let memory = HostMemory::default();
-    let file = open_key(&arguments.zkey, arguments.recheck, false)?;
+    let file = KeyFile::open(&arguments.key, arguments.recheck, &arguments.params)?;
     let witness = read_wtns(&arguments.witness, &memory)?;
 
-    if let Some(path) = &arguments.r1cs {
+    if let Some(path) = &arguments.params.r1cs {
         let r1cs = R1csFile::open(path)?;
         let wires = r1cs.header().num_wires as usize;
         if witness.len() != wires {
@@ -45,10 +45,10 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let mut disagreements = Vec::new();
     for (name, backend) in backend::usable(memory.ledger()) {
         let prover = Prover::new(backend?);
-        let key = prover.load_key(file.key.clone())?;
+        let key = prover.load_key(file.key().clone())?;
         let copy = memory.copy_of(MemoryClass::Witness, &witness).map_err(splitprover_core::BackendError::from)?;
         let inputs = Inputs::new(copy);
-        inputs.check(&file.key).map_err(|e| Failure::mismatch(&arguments.witness, &e))?;
+        inputs.check(file.key()).map_err(|e| Failure::mismatch(&arguments.witness, &e))?;
         let sums = prover.start(&key, inputs)?.finish_sums()?;
         match &reference {
             None => {
@@ -67,7 +67,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
 
     // Equal sums may still be those of a witness that breaks the constraints: c = a∘b is assumed, so only a proof tells.
     let prover = Prover::new(backend::reference(memory.ledger())?);
-    let key = prover.load_key(file.key.clone())?;
+    let key = prover.load_key(file.key().clone())?;
     prover.start(&key, Inputs::new(witness))?.finish()?;
     file.check_unchanged()?;
     print("the witness satisfies the circuit: its proof verifies\n");

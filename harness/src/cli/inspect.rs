@@ -7,13 +7,15 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 use splitprover_core::{HBasis, HostMemory};
 
-use super::{Failure, open_key, print, print_json};
+use super::key_file::{open_params, open_zkey};
+use super::{Failure, print, print_json};
+use crate::formats::params::is_params;
 use crate::formats::zkey::PointsChecked;
 use crate::formats::{R1csFile, read_wtns};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
-    /// A .zkey, .wtns or .r1cs file
+    /// A .zkey, .params, .wtns or .r1cs file
     file: PathBuf,
     /// Check that every point of a key is in the subgroup. Slow
     #[arg(long)]
@@ -29,6 +31,8 @@ pub(super) struct Arguments {
 pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let path = &arguments.file;
     let facts = match &magic(path) {
+        // Such a file has no magic: its name says what it is.
+        _ if is_params(path) => params(path, arguments)?,
         b"zkey" => zkey(path, arguments)?,
         b"wtns" => wtns(path)?,
         b"r1cs" => r1cs(path)?,
@@ -66,7 +70,7 @@ fn magic(path: &Path) -> [u8; 4] {
 type Facts = Vec<(&'static str, Value)>;
 
 fn zkey(path: &Path, arguments: &Arguments) -> Result<Facts, Failure> {
-    let file = open_key(path, arguments.recheck, arguments.deep)?;
+    let file = open_zkey(path, arguments.recheck, arguments.deep)?;
     let (key, shape) = (&file.key, file.key.shape());
     let mut facts: Facts = vec![
         ("file", json!("zkey: groth16 proving key")),
@@ -85,15 +89,7 @@ fn zkey(path: &Path, arguments: &Arguments) -> Result<Facts, Failure> {
         ("dense in B", json!(key.b_g2().num_dense())),
         ("dense in L", json!(key.l().num_dense())),
         ("coefficients", json!(file.num_coefficients)),
-        (
-            "points",
-            json!(match file.points_checked {
-                PointsChecked::ByStamp =>
-                    "checked when the file was opened before: on the curve (--recheck does it again)",
-                PointsChecked::OnCurve => "checked: on the curve",
-                PointsChecked::InSubgroup => "checked: on the curve and in the subgroup",
-            }),
-        ),
+        ("points", points(file.points_checked)),
     ];
     match &file.contributions {
         Some(contributions) => {
@@ -113,6 +109,30 @@ fn zkey(path: &Path, arguments: &Arguments) -> Result<Facts, Failure> {
         facts.push(("mark", json!(format!("{what}: {}", mark.text.escape_debug()))));
     }
     Ok(facts)
+}
+
+fn points(checked: PointsChecked) -> Value {
+    json!(match checked {
+        PointsChecked::ByStamp => "checked when the file was opened before: on the curve (--recheck does it again)",
+        PointsChecked::OnCurve => "checked: on the curve",
+        PointsChecked::InSubgroup => "checked: on the curve and in the subgroup",
+    })
+}
+
+fn params(path: &Path, arguments: &Arguments) -> Result<Facts, Failure> {
+    let file = open_params(path, arguments.recheck, arguments.deep)?;
+    let (shape, counts) = (file.shape(), file.counts());
+    Ok(vec![
+        ("file", json!("params: groth16 proving key of bellperson's, without its constraints")),
+        ("curve", json!("BLS12-381")),
+        ("variables", json!(shape.num_variables)),
+        ("public", json!(shape.num_public)),
+        ("domain", json!(shape.domain_size())),
+        ("H basis", json!("monomials; the file doesn't say to which root of unity's powers rows belong")),
+        ("dense in A", json!(counts.a)),
+        ("dense in B", json!(counts.b)),
+        ("points", points(file.points_checked)),
+    ])
 }
 
 fn wtns(path: &Path) -> Result<Facts, Failure> {

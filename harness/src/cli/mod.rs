@@ -7,22 +7,22 @@ mod backend;
 mod bench;
 mod check;
 mod conform;
+mod export_params;
 mod export_vk;
 mod failure;
 mod inspect;
+mod key_file;
 mod progress;
 mod prove;
 mod setup;
 mod verify;
 
-use std::path::Path;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::formats::{OpenOptions, Stamps, ZkeyFile, survive_shrinking};
+use crate::formats::survive_shrinking;
 pub use failure::Failure;
-use progress::Progress;
 
 /// A Groth16 prover over BLS12-381.
 #[derive(Debug, Parser)]
@@ -40,7 +40,9 @@ enum Command {
     Verify(verify::Arguments),
     /// Write a key's verification key
     ExportVk(export_vk::Arguments),
-    /// Say what a zkey, wtns or r1cs file holds, and whether it is sound
+    /// Write a key as bellperson reads it (.params)
+    ExportParams(export_params::Arguments),
+    /// Say what a zkey, params, wtns or r1cs file holds, and whether it is sound
     Inspect(inspect::Arguments),
     /// Compute the same sums on every backend and compare them; with --r1cs, look for a broken constraint
     Check(check::Arguments),
@@ -65,6 +67,7 @@ pub fn main() -> ExitCode {
         Command::Prove(arguments) => prove::run(&arguments),
         Command::Verify(arguments) => verify::run(&arguments),
         Command::ExportVk(arguments) => export_vk::run(&arguments),
+        Command::ExportParams(arguments) => export_params::run(&arguments),
         Command::Inspect(arguments) => inspect::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
         Command::Setup(arguments) => setup::run(&arguments),
@@ -79,18 +82,6 @@ pub fn main() -> ExitCode {
             failure.exit_code()
         }
     }
-}
-
-/// Opens a key, with a progress bar for the point checks and a warning if its trapdoor is known.
-fn open_key(path: &Path, recheck: bool, deep: bool) -> Result<ZkeyFile, Failure> {
-    let progress = Progress::new("checking points");
-    let report = |done, total| progress.update(done, total);
-    let file = ZkeyFile::open(path, OpenOptions { recheck, deep, stamps: Stamps::User, progress: Some(&report) })?;
-    drop(progress);
-    if file.is_insecure() {
-        eprintln!("splitprover: warning: {}: INSECURE development key, anyone can forge its proofs", path.display());
-    }
-    Ok(file)
 }
 
 /// Prints a JSON document to standard output.

@@ -3,23 +3,31 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use clap::ValueEnum;
 use serde_json::json;
-use splitprover_core::{Blinding, HostMemory, Inputs, Prover};
+use splitprover_core::{Blinding, HostMemory, Inputs, Proof, Prover};
 
 use super::backend::{self, Choice};
-use super::{Failure, open_key, print_json};
+use super::key_file::{KeyFile, ParamsArguments};
+use super::{Failure, print_json};
+use crate::formats::params::is_params;
 use crate::formats::{json, read_wtns, write_files};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
-    /// Proving key (.zkey)
-    zkey: PathBuf,
+    /// Proving key (.zkey, or .params with --r1cs)
+    key: PathBuf,
     /// Witness (.wtns)
     witness: PathBuf,
-    /// Where the proof goes (JSON, as snarkjs writes it)
+    /// Where the proof goes
     proof: PathBuf,
     /// Where the public inputs go (JSON)
     public: PathBuf,
+    /// Encoding of the proof
+    #[arg(long, value_enum, default_value_t = ProofFormat::Snarkjs)]
+    proof_format: ProofFormat,
+    #[command(flatten)]
+    params: ParamsArguments,
     #[command(flatten)]
     backend: Choice,
     /// Check the key's points again although they have been checked before
@@ -33,6 +41,24 @@ pub(super) struct Arguments {
     json: bool,
 }
 
+/// How a proof is written.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum ProofFormat {
+    /// JSON, as snarkjs writes it
+    Snarkjs,
+    /// 192 bytes, as bellman writes it
+    Bellman,
+}
+
+impl ProofFormat {
+    fn bytes(self, proof: &Proof) -> Vec<u8> {
+        match self {
+            Self::Snarkjs => json::proof_to_json(proof).into_bytes(),
+            Self::Bellman => proof.to_bytes().to_vec(),
+        }
+    }
+}
+
 pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let blinding = arguments.insecure_blinding.as_deref().map(parse_blinding).transpose()?;
     if blinding.is_some() {
@@ -41,13 +67,16 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let memory = HostMemory::default();
     let mut times = Times::default();
 
+    if arguments.params.r1cs.is_some() && !is_params(&arguments.key) {
+        return Err(Failure::Usage("--r1cs goes with a .params key; a .zkey has its constraints (see check)".into()));
+    }
     let prover = Prover::new(backend::open(&arguments.backend, memory.ledger())?);
-    let file = times.of("open key", || open_key(&arguments.zkey, arguments.recheck, false))?;
+    let file = times.of("open key", || KeyFile::open(&arguments.key, arguments.recheck, &arguments.params))?;
     let witness = times.of("read witness", || read_wtns(&arguments.witness, &memory))?;
-    let key = times.of("load key", || prover.load_key(file.key.clone()))?;
+    let key = times.of("load key", || prover.load_key(file.key().clone()))?;
     let inputs = Inputs::new(witness);
     // A witness of another circuit is a bad file, not a device's trouble.
-    inputs.check(&file.key).map_err(|e| Failure::mismatch(&arguments.witness, &e))?;
+    inputs.check(file.key()).map_err(|e| Failure::mismatch(&arguments.witness, &e))?;
     let in_flight = times.of("start", || prover.start(&key, inputs))?;
     let public = in_flight.public().to_vec();
     let proof = times.of("finish", || match blinding {
@@ -59,14 +88,14 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let proof = proof?;
 
     write_files(&[
-        (&arguments.proof, json::proof_to_json(&proof).as_bytes()),
+        (&arguments.proof, &arguments.proof_format.bytes(&proof)),
         (&arguments.public, json::public_to_json(&public).as_bytes()),
     ])?;
     if arguments.json {
         print_json(&json!({
-            "variables": file.key.shape().num_variables,
+            "variables": file.key().shape().num_variables,
             "public": public.len(),
-            "domain": file.key.shape().domain_size(),
+            "domain": file.key().shape().domain_size(),
             "insecure_key": file.is_insecure(),
             "milliseconds": times.json(),
             "peak_host_bytes": memory.ledger().peak_total(),

@@ -3,14 +3,15 @@
 use std::path::PathBuf;
 
 use clap::ValueEnum;
-use splitprover_core::{HBasis, HostMemory};
+use splitprover_core::{HBasis, HostMemory, ProvingKey};
 
 use super::backend::{self, Choice};
 use super::progress::Progress;
 use super::{Failure, print};
+use crate::formats::params::is_params;
 use crate::formats::r1cs::Side;
 use crate::formats::zkey::{DevelopmentMark, Extras};
-use crate::formats::{R1csFile, write_wtns, write_zkey};
+use crate::formats::{R1csFile, write_params, write_wtns, write_zkey};
 use crate::setup::{
     BackendFixedBase, ConstraintSystem, Constraints, CpuFixedBase, DevelopmentKey, FixedBase, Matrix, Resources,
     SetupError, Shape, Synthetic, Trapdoor, generate,
@@ -30,15 +31,15 @@ pub(super) struct Arguments {
     /// Seed of the trapdoor and of the witness
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Basis of the H query, and with it the root of unity
-    #[arg(long, value_enum, default_value_t = Basis::Snarkjs)]
-    basis: Basis,
+    /// Basis of the H query, and with it the root of unity. A .params key has bellman's, a .zkey snarkjs's unless told
+    #[arg(long, value_enum)]
+    basis: Option<Basis>,
     /// Where a witness of the synthetic circuit goes (.wtns)
     #[arg(long, requires = "synthetic")]
     witness: Option<PathBuf>,
     #[command(flatten)]
     backend: Choice,
-    /// Where the key goes (.zkey)
+    /// Where the key goes: .zkey, or .params for bellperson
     out: PathBuf,
 }
 
@@ -62,7 +63,7 @@ impl From<ShapeName> for Shape {
     }
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Basis {
     /// Odd Lagrange polynomials, powers of 5: what snarkjs reads
     Snarkjs,
@@ -74,6 +75,9 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     eprintln!(
         "splitprover: warning: INSECURE development key: its trapdoor comes from a seed, anyone can forge proofs"
     );
+    if is_params(&arguments.out) && arguments.basis == Some(Basis::Snarkjs) {
+        return Err(Failure::Usage("a .params key is in bellman's basis".into()));
+    }
     match (&arguments.r1cs, arguments.synthetic, arguments.log2) {
         (Some(path), _, _) => {
             let r1cs = R1csFile::open(path)?;
@@ -102,9 +106,11 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
 }
 
 fn write_key<S: ConstraintSystem>(arguments: &Arguments, system: &S, source: &str) -> Result<(), Failure> {
+    let params = is_params(&arguments.out);
     let basis = match arguments.basis {
-        Basis::Snarkjs => HBasis::OddLagrange,
-        Basis::Bellman => HBasis::Monomial,
+        None if params => HBasis::Monomial,
+        None | Some(Basis::Snarkjs) => HBasis::OddLagrange,
+        Some(Basis::Bellman) => HBasis::Monomial,
     };
     let memory = HostMemory::default();
     let progress = Progress::new("key generation");
@@ -123,12 +129,20 @@ fn write_key<S: ConstraintSystem>(arguments: &Arguments, system: &S, source: &st
     let generated = threads.install(|| generate(system, basis, &trapdoor, &resources)).map_err(failure)?;
     let DevelopmentKey { key, num_constraints } = generated;
     drop(progress);
+    if params {
+        write_params(&arguments.out, &key)?;
+        return report(&key, num_constraints);
+    }
     let mark = DevelopmentMark {
         insecure: true,
         monomial_h: basis == HBasis::Monomial,
         text: format!("INSECURE splitprover development key, {source}, seed {}", arguments.seed),
     };
     write_zkey(&arguments.out, &key, Extras { mark: Some(&mark), ..Extras::default() })?;
+    report(&key, num_constraints)
+}
+
+fn report(key: &ProvingKey, num_constraints: usize) -> Result<(), Failure> {
     let shape = key.shape();
     print(&format!(
         "INSECURE development key: {num_constraints} constraints, {} variables, {} public, domain 2^{}\n",

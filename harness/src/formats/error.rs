@@ -114,6 +114,11 @@ impl Place {
         Self { file: self.file.clone(), section: Some((kind, name)) }
     }
 
+    /// The file's name, as messages say it.
+    pub(crate) fn name(&self) -> String {
+        self.file.display().to_string().escape_debug().to_string()
+    }
+
     fn error(&self, offset: Option<u64>, problem: Problem) -> FormatError {
         FormatError(Box::new(Details { place: self.clone(), offset, problem }))
     }

@@ -3,8 +3,10 @@
 //! | module | what |
 //! |---|---|
 //! | [`zkey`] | snarkjs's proving keys, with our mark of development keys |
+//! | [`params`] | bellperson's proving keys |
 //! | [`read_wtns`], [`write_wtns`] | circom's witnesses |
 //! | [`r1cs`] | circom's constraint systems |
+//! | [`read_proofs`] | bellman's proofs: 192 bytes each, one after the other |
 //! | [`json`] | snarkjs's proofs, public inputs and verification keys |
 //!
 //! # What readers promise
@@ -16,7 +18,7 @@
 //! * A file made by circom or snarkjs, read and written again, is the same file byte for byte.
 //!
 //! # Files that change while they are in use
-//! `.wtns` and JSON are read once, and a file that shrinks meanwhile is an ordinary error. `.zkey` and `.r1cs` are mapped, and the
+//! `.wtns` and JSON are read once, and a file that shrinks meanwhile is an ordinary error. `.zkey`, `.params` and `.r1cs` are mapped, and the
 //! kernel shows what others do to the file through the map. Size and modification time are compared at the end of opening;
 //! [`ZkeyFile::check_unchanged`] does so again, and belongs before a result is written and after a proof that failed. Reading
 //! a page that the file has lost raises `SIGBUS`: in a program that called [`survive_shrinking`] the reader sees zeros, and the
@@ -33,22 +35,26 @@
     clippy::arithmetic_side_effects
 )]
 
+mod compact;
 mod container;
 mod error;
 mod field;
 pub mod json;
 mod map;
 mod output;
+pub mod params;
 pub mod r1cs;
 mod source;
 mod stamp;
 mod wtns;
 pub mod zkey;
 
+pub use compact::{is_compact, proofs_from_bytes, read_proofs};
 pub use container::Section;
 pub use error::{FormatError, FormatResult, Problem};
 pub use map::{MappedFile, survive_shrinking};
 pub use output::{OutputFile, write_files};
+pub use params::{ParamsFile, write_params};
 pub use r1cs::R1csFile;
 pub use source::FileIdentity;
 pub use stamp::Stamps;

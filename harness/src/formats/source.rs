@@ -59,6 +59,18 @@ impl FileIdentity {
         })
     }
 
+    /// As bytes, to keep and compare.
+    pub(crate) fn to_bytes(self) -> [u8; Self::BYTES] {
+        let mut bytes = [0; Self::BYTES];
+        let numbers = [self.device, self.inode, self.size].into_iter().flat_map(u64::to_le_bytes);
+        let times = [self.modified_ns, self.changed_ns].into_iter().flat_map(i128::to_le_bytes);
+        bytes.iter_mut().zip(numbers.chain(times)).for_each(|(out, byte)| *out = byte);
+        bytes
+    }
+
+    /// Bytes of [`to_bytes`](Self::to_bytes).
+    pub(crate) const BYTES: usize = 3 * 8 + 2 * 16;
+
     /// Whether the contents are, by size and time, still the same. A new link or mode doesn't count.
     pub fn same_contents(&self, other: &Self) -> bool {
         (self.device, self.inode, self.size, self.modified_ns)

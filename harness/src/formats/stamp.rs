@@ -10,7 +10,8 @@
 //! the clock or the disk.
 //!
 //! The file: 8 bytes of magic, 32 bytes of BLAKE3 over the rest, u32 length of the key and the key (path, identity, sections),
-//! then five density maps as (u64 bits, words), all little-endian.
+//! then five density maps as (u64 bits, words), all little-endian. (Of a `.params` file: the hash of its contents, and device,
+//! inode, size and times of its conversion.)
 
 use std::ffi::OsStr;
 use std::fs::{DirBuilder, File};
@@ -74,12 +75,7 @@ impl Stamp {
         let name = name.get(..32)?;
         let mut key = Vec::new();
         put_bytes(&mut key, canonical.as_os_str());
-        for number in [identity.device, identity.inode, identity.size] {
-            key.extend(number.to_le_bytes());
-        }
-        for time in [identity.modified_ns, identity.changed_ns] {
-            key.extend(time.to_le_bytes());
-        }
+        key.extend(identity.to_bytes());
         for section in sections {
             key.extend(section.kind.to_le_bytes());
             key.extend(section.offset.to_le_bytes());
@@ -93,8 +89,24 @@ impl Stamp {
     /// `None` if there is no stamp, it is damaged, or it is for another file or another state of this one.
     pub(super) fn read(&self, lengths: [usize; 5]) -> Option<Densities> {
         let words = lengths.iter().try_fold(0usize, |sum, length| sum.checked_add(length.div_ceil(64)));
-        let maps = words?.checked_mul(8)?.checked_add(5 * 8)?;
-        let size = (8 + 32 + 4usize).checked_add(self.key.len())?.checked_add(maps)?;
+        let payload = self.read_payload(words?.checked_mul(8)?.checked_add(5 * 8)?)?;
+        let mut maps = payload.as_slice();
+        let [a, b_g1, b_g2, l, h] = lengths;
+        let densities = Densities {
+            a: take_map(&mut maps, a)?,
+            b_g1: take_map(&mut maps, b_g1)?,
+            b_g2: take_map(&mut maps, b_g2)?,
+            l: take_map(&mut maps, l)?,
+            h: take_map(&mut maps, h)?,
+        };
+        maps.is_empty().then_some(densities)
+    }
+
+    /// Reads what a stamp says beside which file it is for: exactly `length` bytes.
+    ///
+    /// `None` if there is no stamp, it is damaged, or it is for another file or another state of this one.
+    pub(super) fn read_payload(&self, length: usize) -> Option<Vec<u8>> {
+        let size = (8 + 32 + 4usize).checked_add(self.key.len())?.checked_add(length)?;
         let file = File::open(&self.path).ok()?;
         if file.metadata().ok()?.len() != size as u64 {
             return None;
@@ -107,24 +119,23 @@ impl Stamp {
             return None;
         }
         let (key_length, body) = body.split_first_chunk::<4>()?;
-        let (key, mut maps) = body.split_at_checked(u32::from_le_bytes(*key_length) as usize)?;
-        if key != self.key {
-            return None;
-        }
-        let [a, b_g1, b_g2, l, h] = lengths;
-        let densities = Densities {
-            a: take_map(&mut maps, a)?,
-            b_g1: take_map(&mut maps, b_g1)?,
-            b_g2: take_map(&mut maps, b_g2)?,
-            l: take_map(&mut maps, l)?,
-            h: take_map(&mut maps, h)?,
-        };
-        maps.is_empty().then_some(densities)
+        let (key, payload) = body.split_at_checked(u32::from_le_bytes(*key_length) as usize)?;
+        (key == self.key && payload.len() == length).then(|| payload.to_vec())
     }
 
     /// Writes the stamp, for a file whose points have been checked. What can't be written is no error: the points are checked
     /// again next time. Says why it wasn't.
     pub(super) fn write(&self, densities: &Densities) -> Result<(), String> {
+        let mut payload = Vec::new();
+        for map in [&densities.a, &densities.b_g1, &densities.b_g2, &densities.l, &densities.h] {
+            payload.extend((map.len() as u64).to_le_bytes());
+            map.words().iter().for_each(|word| payload.extend(word.to_le_bytes()));
+        }
+        self.write_payload(&payload)
+    }
+
+    /// Writes the stamp with this payload, unless the file has only just changed. Says why it wasn't written.
+    pub(super) fn write_payload(&self, payload: &[u8]) -> Result<(), String> {
         let changed = self.identity.modified_ns.max(self.identity.changed_ns);
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_nanos() as i128);
         if now.saturating_sub(changed) < SETTLED_NS {
@@ -132,16 +143,13 @@ impl Stamp {
         }
         let mut body = Vec::new();
         put_bytes(&mut body, OsStr::from_bytes(&self.key));
-        for map in [&densities.a, &densities.b_g1, &densities.b_g2, &densities.l, &densities.h] {
-            body.extend((map.len() as u64).to_le_bytes());
-            map.words().iter().for_each(|word| body.extend(word.to_le_bytes()));
-        }
+        body.extend(payload);
         self.put(&body).map_err(|e| format!("{}: {e}", self.path.display()))
     }
 
     fn put(&self, body: &[u8]) -> io::Result<()> {
         let folder = self.path.parent().ok_or(io::ErrorKind::NotFound)?;
-        DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+        create_folder(folder)?;
         let mut file = tempfile::Builder::new().prefix(".stamp-").tempfile_in(folder)?;
         file.write_all(&MAGIC)?;
         file.write_all(blake3::hash(body).as_bytes())?;
@@ -150,6 +158,11 @@ impl Stamp {
         file.persist(&self.path)?;
         Ok(())
     }
+}
+
+/// Makes the cache's folder, which is the user's alone.
+pub(super) fn create_folder(folder: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(folder)
 }
 
 fn put_bytes(out: &mut Vec<u8>, bytes: &OsStr) {

@@ -23,11 +23,13 @@
 //! | [`trapdoor`] | τ, α, β, γ, δ from a seed |
 //! | [`mod@generate`] | from a system and a trapdoor to a key |
 //! | [`fixed_base`] | many multiples of the generators |
+//! | [`h_basis`] | from snarkjs's H basis to bellman's |
 
 pub mod constraints;
 mod error;
 pub mod fixed_base;
 pub mod generate;
+pub mod h_basis;
 mod polynomials;
 mod r1cs;
 pub mod synthetic;
@@ -37,5 +39,6 @@ pub use constraints::{ConstraintSystem, Constraints, Matrix};
 pub use error::SetupError;
 pub use fixed_base::{BackendFixedBase, CpuFixedBase, FixedBase};
 pub use generate::{DevelopmentKey, Resources, generate, generate_over};
+pub use h_basis::monomial_h;
 pub use synthetic::{Shape, Synthetic};
 pub use trapdoor::Trapdoor;

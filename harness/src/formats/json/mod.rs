@@ -73,6 +73,22 @@ pub fn public_from_bytes(name: &Path, text: &[u8], count: usize) -> FormatResult
     whole(text, Place::file(name), |reader| public(reader, count))
 }
 
+/// Reads the public inputs of several proofs: an array of `proofs` arrays of exactly `count`.
+///
+/// # Errors
+/// [`FormatError`](super::FormatError) names the first value that isn't as it should be.
+pub fn read_public_sets(path: &Path, proofs: usize, count: usize) -> FormatResult<Vec<Vec<Scalar>>> {
+    open(path, |reader| public_sets(reader, proofs, count))
+}
+
+/// Reads the public inputs of several proofs from text. `name` stands in messages.
+///
+/// # Errors
+/// As [`read_public_sets`].
+pub fn public_sets_from_bytes(name: &Path, text: &[u8], proofs: usize, count: usize) -> FormatResult<Vec<Vec<Scalar>>> {
+    whole(text, Place::file(name), |reader| public_sets(reader, proofs, count))
+}
+
 /// Reads a verification key.
 ///
 /// # Errors
@@ -116,6 +132,10 @@ fn proof<R: BufRead>(reader: &mut Reader<R>) -> FormatResult<Proof> {
 
 fn public<R: BufRead>(reader: &mut Reader<R>, count: usize) -> FormatResult<Vec<Scalar>> {
     reader.list("public inputs", count, count, values::scalar)
+}
+
+fn public_sets<R: BufRead>(reader: &mut Reader<R>, proofs: usize, count: usize) -> FormatResult<Vec<Vec<Scalar>>> {
+    reader.list("public inputs", proofs, proofs, |reader, what| reader.list(what, count, count, values::scalar))
 }
 
 fn verifying_key<R: BufRead>(reader: &mut Reader<R>) -> FormatResult<VerifyingKey> {

@@ -1,0 +1,209 @@
+//! Conversions: a key's points as records, in a file of the user's cache or in anonymous memory.
+//!
+//! A conversion is named by the hash of the contents it was made from, so that copies of a key share one, and a stamp for the
+//! key's path says which it is and what the conversion's file looked like when it was written. If both files are as they
+//! were, nothing is read but a header. If the stamp doesn't fit, the key's contents are hashed; a conversion of that name is
+//! used again once its own hash has been found right. As with stamps, whoever can write to the user's cache can act as the user.
+//!
+//! The file: one page of header (magic; BLAKE3 of the rest of the header; hash of the key file; hash of the records; five counts
+//! as u64, little-endian), then the tables H, L, A, B in G1, B in G2, each at a multiple of a page.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rayon::prelude::*;
+use rustix::fs::{MemfdFlags, memfd_create};
+use splitprover_core::SharedBytes;
+
+use super::super::container::Section;
+use super::super::error::{FormatResult, Place};
+use super::super::map::MappedFile;
+use super::super::source::FileIdentity;
+use super::super::stamp::{Stamp, create_folder};
+use super::super::zkey::{OpenOptions, PointsChecked};
+use super::layout::{Layout, PAGE};
+use super::points::{Unconverted, convert_all};
+
+const MAGIC: [u8; 8] = *b"SPpoint1";
+/// Bytes of the header that are used.
+const HEADER: usize = 8 + 32 + 32 + 32 + 5 * 8;
+/// Bytes that are hashed at a time.
+const HASHED: usize = 1 << 20;
+/// Bytes of a stamp's payload: the key file's hash and the conversion's identity.
+const PAYLOAD: usize = 32 + FileIdentity::BYTES;
+
+/// A key's points as records.
+pub(super) struct Converted {
+    /// The tables, without the header.
+    pub(super) points: SharedBytes,
+    /// The map that they are a view of.
+    pub(super) map: Arc<MappedFile>,
+    pub(super) points_checked: PointsChecked,
+    /// Why the conversion wasn't kept, or no stamp written.
+    pub(super) not_cached: Option<String>,
+}
+
+/// A hash of contents: BLAKE3 of the BLAKE3 hashes of pieces of 1 MiB, so that every core can help.
+pub(super) fn hash(bytes: &[u8]) -> [u8; 32] {
+    let pieces: Vec<[u8; 32]> = bytes.par_chunks(HASHED).map(|piece| blake3::hash(piece).into()).collect();
+    blake3::hash(pieces.as_flattened()).into()
+}
+
+fn header(layout: &Layout, source: &[u8; 32], records: &[u8; 32]) -> [u8; HEADER] {
+    let counts = layout.tables.iter().flat_map(|table| (table.count as u64).to_le_bytes());
+    let rest: Vec<u8> = source.iter().chain(records).copied().chain(counts).collect();
+    let checksum: [u8; 32] = blake3::hash(&rest).into();
+    let mut header = [0; HEADER];
+    let bytes = MAGIC.into_iter().chain(checksum).chain(rest);
+    header.iter_mut().zip(bytes).for_each(|(out, byte)| *out = byte);
+    header
+}
+
+/// A conversion that has been mapped, its header checked.
+struct Opened {
+    map: Arc<MappedFile>,
+    points: SharedBytes,
+    /// The hash that the records should have.
+    records: [u8; 32],
+}
+
+fn open_conversion(path: &Path, layout: &Layout, source: &[u8; 32]) -> Option<Opened> {
+    let map = MappedFile::open(path).ok()?;
+    let bytes = SharedBytes::new(map.clone());
+    if bytes.len() != PAGE.checked_add(layout.converted_size)? {
+        return None;
+    }
+    let found = bytes.first_chunk::<HEADER>()?;
+    let (_, records) = found.split_first_chunk::<{ 8 + 32 + 32 }>()?;
+    let records = *records.first_chunk::<32>()?;
+    if *found != header(layout, source, &records) {
+        return None;
+    }
+    let points = bytes.slice(PAGE..bytes.len())?;
+    Some(Opened { map, points, records })
+}
+
+/// Opens the conversion of a key file, or makes it.
+pub(super) fn open(
+    folder: &Path,
+    path: &Path,
+    map: &MappedFile,
+    bytes: &[u8],
+    layout: &Layout,
+    options: OpenOptions<'_>,
+) -> FormatResult<Converted> {
+    let place = Place::file(path);
+    let sections: Vec<Section> = layout
+        .tables
+        .iter()
+        .map(|table| Section { kind: table.kind, offset: table.source.start as u64, size: table.source.len() as u64 })
+        .collect();
+    let stamp = Stamp::new(folder, path, map.identity(), &sections);
+    let again = !options.recheck && !options.deep;
+
+    let stamped = stamp.as_ref().filter(|_| again).and_then(|stamp| stamp.read_payload(PAYLOAD));
+    if let Some(Opened { points, map, .. }) = stamped.and_then(|payload| {
+        let (source, identity) = payload.split_first_chunk::<32>()?;
+        let opened = open_conversion(&conversion_path(folder, source), layout, source)?;
+        (opened.map.identity().to_bytes() == identity).then_some(opened)
+    }) {
+        return Ok(Converted { points, map, points_checked: PointsChecked::ByStamp, not_cached: None });
+    }
+
+    let source = hash(bytes);
+    let name = conversion_path(folder, &source);
+    let put_stamp = |opened: &Opened| match &stamp {
+        Some(stamp) => {
+            let payload: Vec<u8> = source.into_iter().chain(opened.map.identity().to_bytes()).collect();
+            stamp.write_payload(&payload).err()
+        }
+        None => Some("the file has no canonical path".to_owned()),
+    };
+    if again
+        && let Some(opened) = open_conversion(&name, layout, &source)
+        && hash(&opened.points) == opened.records
+    {
+        let not_cached = put_stamp(&opened);
+        let Opened { points, map, .. } = opened;
+        return Ok(Converted { points, map, points_checked: PointsChecked::ByStamp, not_cached });
+    }
+
+    let points_checked = if options.deep { PointsChecked::InSubgroup } else { PointsChecked::OnCurve };
+    let kept = match write_conversion(folder, &name, bytes, layout, &source, options) {
+        Ok(()) => open_conversion(&name, layout, &source).ok_or_else(|| "it can't be read back".to_owned()),
+        Err(Unconverted::Write(error)) => Err(error.to_string()),
+        Err(faulty) => return Err(faulty.error(&place)),
+    };
+    match kept {
+        Ok(opened) => {
+            let not_cached = put_stamp(&opened);
+            Ok(Converted { points: opened.points, map: opened.map, points_checked, not_cached })
+        }
+        Err(reason) => {
+            let converted = convert_in_memory(bytes, layout, options, &place)?;
+            Ok(Converted { not_cached: Some(format!("{}: {reason}", name.display())), ..converted })
+        }
+    }
+}
+
+fn conversion_path(folder: &Path, source: &[u8; 32]) -> PathBuf {
+    folder.join(format!("{}.points", blake3::Hash::from(*source).to_hex()))
+}
+
+/// Makes a conversion, which appears whole or not at all.
+fn write_conversion(
+    folder: &Path,
+    name: &Path,
+    bytes: &[u8],
+    layout: &Layout,
+    source: &[u8; 32],
+    options: OpenOptions<'_>,
+) -> Result<(), Unconverted> {
+    create_folder(folder).map_err(Unconverted::Write)?;
+    let temporary = tempfile::Builder::new().prefix(".points-").tempfile_in(folder).map_err(Unconverted::Write)?;
+    let file = temporary.as_file();
+    write_records(file, PAGE, bytes, layout, options)?;
+    let map = MappedFile::open(temporary.path()).map_err(|e| Unconverted::Write(io::Error::other(e)))?;
+    let whole: &[u8] = (*map).as_ref();
+    let records = hash(whole.get(PAGE..).unwrap_or_default());
+    let keep = || -> io::Result<()> {
+        file.write_all_at(&header(layout, source, &records), 0)?;
+        // A name that outlives a crash must not lead to records that didn't.
+        file.sync_data()
+    };
+    keep().map_err(Unconverted::Write)?;
+    temporary.persist(name).map_err(|e| Unconverted::Write(e.error))?;
+    Ok(())
+}
+
+/// Sizes a file and writes the converted tables from `base` on.
+fn write_records(
+    file: &File,
+    base: usize,
+    bytes: &[u8],
+    layout: &Layout,
+    options: OpenOptions<'_>,
+) -> Result<(), Unconverted> {
+    file.set_len(base.saturating_add(layout.converted_size) as u64).map_err(Unconverted::Write)?;
+    convert_all(bytes, layout, options, &|at, records| file.write_all_at(records, at.saturating_add(base as u64)))
+}
+
+/// A conversion that lives as long as it is used.
+pub(super) fn convert_in_memory(
+    bytes: &[u8],
+    layout: &Layout,
+    options: OpenOptions<'_>,
+    place: &Place,
+) -> FormatResult<Converted> {
+    let fail = |e| Unconverted::Write(e).error(place);
+    let file = memfd_create("splitprover points", MemfdFlags::CLOEXEC).map_err(|e| fail(e.into()))?;
+    let file = File::from(file);
+    write_records(&file, 0, bytes, layout, options).map_err(|e| e.error(place))?;
+    let map = MappedFile::open(Path::new(&format!("/proc/self/fd/{}", file.as_raw_fd())))?;
+    let points_checked = if options.deep { PointsChecked::InSubgroup } else { PointsChecked::OnCurve };
+    Ok(Converted { points: SharedBytes::new(map.clone()), map, points_checked, not_cached: None })
+}
