@@ -8,9 +8,12 @@
 //! | [`formats`] | `.zkey`, `.wtns`, `.r1cs`, snarkjs JSON: readers that trust nothing, and writers |
 //! | [`conformance`] | the suite that every backend must pass |
 //! | [`setup`] | development keys from a seeded trapdoor, synthetic circuits |
+//! | `synthesis` | circuits written for bellpepper; with the feature `bellpepper` |
 pub mod bench;
 pub mod cli;
 pub mod conformance;
 pub mod formats;
 pub mod loader;
 pub mod setup;
+#[cfg(feature = "bellpepper")]
+pub mod synthesis;
