@@ -9,11 +9,15 @@ target=${CARGO_TARGET_DIR:-target}
 pack=.device/cuda
 cargo build --release --locked -p splitprover-harness -p splitprover-backend-cuda-plugin -p splitprover-backend-cuda \
     --lib --bins --example device_check
+# Criterion's binary has a hash in its name; the newest is the one just built.
+cargo bench --locked -p splitprover-backend-cuda --bench card --no-run
+card=$(ls -t "$target"/release/deps/card-* | grep -v '\.d$' | head -1)
 rm -rf "$pack"
 mkdir -p "$pack/cache"
 for file in splitprover splitprover-kernels libsplitprover_backend_cuda.so examples/device_check; do
     strip -o "$pack/$(basename "$file")" "$target/release/$file"
 done
+strip -o "$pack/card" "$card"
 chmod +x "$pack"/*
 cp backend-cuda/scripts/device-run.sh "$pack/"
 cp -r tests/cases "$pack/cases"

@@ -3,7 +3,7 @@
 # fails or is missing something doesn't stop the others.
 #
 #   bash device-run.sh                what must hold: conformance, cases, comparisons, sanitizer, faults, limits, memory
-#   bash device-run.sh SECTION...     only these; `times`, `bench` and `large` measure and run only when named
+#   bash device-run.sh SECTION...     only these; `times`, `bench`, `program`, `card` and `large` measure and run only when named
 #
 # A line for each section at the end and in $OUT/summary.txt; everything that was printed in $OUT/log.txt. LIMIT is the number of
 # seconds after which no further section begins.
@@ -147,6 +147,16 @@ measure bench bench-porep-2^22 60 bench porep 22
 measure bench bench-porep-2^24 90 bench porep 24
 measure bench bench-dense-2^22 60 bench dense 22
 measure bench bench-mixed-2^24 90 bench mixed 24
+program() { # the program's own benchmarks, with the limit each kernel is held against
+    local b="./splitprover bench" card="--backend cuda"
+    $b prove $card --log2 20,22,24 --evaluations --pair && $b prove $card --log2 24 --evaluations --pageable &&
+        $b prove $card --log2 20,22,24 --option copies=12 && $b prove $card --synthetic dense --log2 20,22 &&
+        $b prove $card --synthetic mixed --log2 24 && $b msm $card --log2 20,22,24,26 --option copies=12 &&
+        $b msm $card --group g2 --log2 20,22,24 --option copies=12 && $b ntt $card --log2 20,24,27
+}
+card() { CARD_LOG2=${CARD_LOG2:-20,22,24} ./card --bench "$@"; }
+measure program program 200 program
+measure card card 200 card
 measure large bench-porep-2^26 180 bench porep 26
 measure large bench-porep-2^27 400 bench porep 27
 
