@@ -9,13 +9,18 @@
 //! reserved, so that a late read by the CPU faults.
 #![allow(unsafe_code)]
 
+mod recycle;
+
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
+use std::sync::Arc;
 
 use blstrs::Scalar;
 
 use crate::memory::{Charge, MemoryClass, MemoryLedger, OutOfHostMemory};
+
+pub use recycle::{BufferPool, pageable, recycled};
 
 /// Buffers of this many bytes and more are maps of their own.
 pub const MAP_THRESHOLD: usize = 1 << 20;
@@ -91,22 +96,36 @@ pub enum Origin {
     Pool(u64),
 }
 
-/// A source of host buffers: a ledger to charge, and what happens to the memory in the end.
-#[derive(Clone, Debug, Default)]
+/// A source of host buffers: a ledger to charge, what happens to the memory in the end, and perhaps a pool to draw from.
+#[derive(Clone, Default)]
 pub struct HostMemory {
     ledger: MemoryLedger,
     disposal: Disposal,
+    pool: Option<Arc<dyn BufferPool>>,
+}
+
+impl fmt::Debug for HostMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let pooled = self.pool.is_some();
+        write!(f, "HostMemory({:?}, {:?}, pool: {pooled})", self.ledger, self.disposal)
+    }
 }
 
 impl HostMemory {
     /// Buffers charged to `ledger`.
     pub fn new(ledger: MemoryLedger) -> Self {
-        Self { ledger, disposal: Disposal::Free }
+        Self { ledger, disposal: Disposal::Free, pool: None }
     }
 
-    /// The same ledger with another disposal.
+    /// The same ledger and pool with another disposal.
     pub fn with_disposal(&self, disposal: Disposal) -> Self {
-        Self { ledger: self.ledger.clone(), disposal }
+        Self { disposal, ..self.clone() }
+    }
+
+    /// The same ledger, with buffers of [`MAP_THRESHOLD`] bytes and more from `pool`.
+    #[must_use]
+    pub fn drawing_from(&self, pool: Arc<dyn BufferPool>) -> Self {
+        Self { pool: Some(pool), ..self.clone() }
     }
 
     /// The ledger.
@@ -119,6 +138,35 @@ impl HostMemory {
     /// # Errors
     /// [`OutOfHostMemory`] if the ledger or the operating system refuses.
     pub fn zeroed<T: HostElement>(&self, class: MemoryClass, len: usize) -> Result<HostBuf<T>, OutOfHostMemory> {
+        if let Some(mut recycled) = self.from_pool::<T>(class, len)? {
+            let bytes = recycled.bytes();
+            // SAFETY: the elements are `bytes` contiguous bytes, exclusively borrowed, and any bytes are a valid `T`.
+            unsafe { <[T]>::as_mut_ptr(&mut recycled).cast::<u8>().write_bytes(0, bytes) };
+            return Ok(recycled);
+        }
+        self.fresh(class, len)
+    }
+
+    /// A buffer of `len` elements of unspecified value, for a caller that writes all of them: it may be a recycled one of the pool.
+    ///
+    /// # Errors
+    /// As [`zeroed`](Self::zeroed).
+    pub fn overwritten<T: HostElement>(&self, class: MemoryClass, len: usize) -> Result<HostBuf<T>, OutOfHostMemory> {
+        match self.from_pool(class, len)? {
+            Some(recycled) => Ok(recycled),
+            None => self.fresh(class, len),
+        }
+    }
+
+    fn from_pool<T: HostElement>(&self, class: MemoryClass, len: usize) -> Result<Option<HostBuf<T>>, OutOfHostMemory> {
+        let Some(pool) = &self.pool else { return Ok(None) };
+        let bytes = len.checked_mul(size_of::<T>()).filter(|&bytes| bytes >= MAP_THRESHOLD);
+        // A size that overflows is refused where a fresh buffer is made.
+        let Some(memory) = bytes.and_then(|bytes| pool.take(bytes)) else { return Ok(None) };
+        self.foreign(class, memory, len).map(Some)
+    }
+
+    fn fresh<T: HostElement>(&self, class: MemoryClass, len: usize) -> Result<HostBuf<T>, OutOfHostMemory> {
         let refuse = |requested: u64, reason: String| OutOfHostMemory { class, requested, reason };
         let bytes = len
             .checked_mul(size_of::<T>())
@@ -142,7 +190,7 @@ impl HostMemory {
     /// # Errors
     /// As [`zeroed`](Self::zeroed).
     pub fn copy_of<T: HostElement>(&self, class: MemoryClass, values: &[T]) -> Result<HostBuf<T>, OutOfHostMemory> {
-        let mut buffer = self.zeroed(class, values.len())?;
+        let mut buffer = self.overwritten(class, values.len())?;
         buffer.copy_from_slice(values);
         Ok(buffer)
     }

@@ -94,11 +94,27 @@ struct Slot {
     buffer: Option<HostBuf<Scalar>>,
     /// Released, or handed out mutably: the inputs can't be handed back.
     spent: bool,
+    /// For measurements: a release frees nothing.
+    #[cfg(feature = "bench-hold")]
+    hold: bool,
 }
 
 impl Slot {
     fn new(buffer: HostBuf<Scalar>) -> Self {
-        Self { buffer: Some(buffer), spent: false }
+        Self {
+            buffer: Some(buffer),
+            spent: false,
+            #[cfg(feature = "bench-hold")]
+            hold: false,
+        }
+    }
+
+    fn free(&mut self) {
+        #[cfg(feature = "bench-hold")]
+        if self.hold {
+            return;
+        }
+        self.buffer = None;
     }
 }
 
@@ -114,6 +130,15 @@ impl Slots {
         let evaluations =
             inputs.evaluations.map(|Evaluations { a, b, c }| (Slot::new(a), Slot::new(b), c.map(Slot::new)));
         Self { witness: Slot::new(inputs.witness), evaluations }
+    }
+
+    /// From now on a release frees nothing: the buffers live as long as the slots.
+    #[cfg(feature = "bench-hold")]
+    pub(crate) fn hold(&mut self) {
+        self.witness.hold = true;
+        if let Some((a, b, c)) = &mut self.evaluations {
+            [Some(a), Some(b), c.as_mut()].into_iter().flatten().for_each(|slot| slot.hold = true);
+        }
     }
 
     pub(crate) fn lend(&mut self) -> LentInputs<'_> {
@@ -176,7 +201,7 @@ impl Lent<'_> {
     /// Frees the vector now. The inputs can't be handed back after this.
     pub fn release(self) {
         self.0.spent = true;
-        self.0.buffer = None;
+        self.0.free();
     }
 
     /// The vector to write to, as scratch space. The inputs can't be handed back after this.

@@ -22,12 +22,14 @@ pub enum MemoryClass {
     Backend,
     /// Idle buffers of a pool.
     PoolIdle,
+    /// Lent to a call that doesn't return: nobody can say when it will be free again.
+    Stuck,
 }
 
 impl MemoryClass {
     /// All classes, in the order of their indices.
-    pub const ALL: [Self; 6] =
-        [Self::Evaluations, Self::Witness, Self::Key, Self::Staging, Self::Backend, Self::PoolIdle];
+    pub const ALL: [Self; 7] =
+        [Self::Evaluations, Self::Witness, Self::Key, Self::Staging, Self::Backend, Self::PoolIdle, Self::Stuck];
 
     /// The name used in tables and JSON.
     pub fn name(self) -> &'static str {
@@ -38,6 +40,7 @@ impl MemoryClass {
             Self::Staging => "staging",
             Self::Backend => "backend",
             Self::PoolIdle => "pool_idle",
+            Self::Stuck => "stuck",
         }
     }
 
@@ -172,6 +175,11 @@ impl MemoryLedger {
         self.state().now
     }
 
+    /// Time since the ledger was made: what [`LedgerEvent::at`] counts.
+    pub fn elapsed(&self) -> Duration {
+        self.epoch.elapsed()
+    }
+
     /// Each class's own peak.
     pub fn peak(&self) -> LedgerSnapshot {
         self.state().peak
@@ -291,6 +299,14 @@ impl Charge {
         less
     }
 
+    /// Moves `bytes` of these, at most all, to a charge of their own. The ledger doesn't change.
+    #[must_use]
+    pub fn split_off(&mut self, bytes: u64) -> Self {
+        let bytes = bytes.min(self.bytes);
+        self.bytes -= bytes;
+        Self { ledger: self.ledger.clone(), class: self.class, bytes }
+    }
+
     /// Moves the bytes to another class: a buffer that goes from a pool to a use, or back. Moving isn't refused by a limit.
     /// Upstream sees it as bytes given back and charged again; if it refuses, they stay in their class, here too.
     pub fn reclassify(&mut self, class: MemoryClass) {
@@ -377,6 +393,19 @@ mod tests {
         charge.grow(90).unwrap();
         assert_eq!((charge.shrink(60), ledger.now().total()), (60, 40));
         assert_eq!((charge.shrink(60), ledger.now().total()), (40, 0));
+    }
+
+    #[test]
+    fn a_charge_that_is_split_is_given_back_in_parts() {
+        let ledger = MemoryLedger::new(Some(100));
+        let mut charge = ledger.charge(MemoryClass::Witness, 100).unwrap();
+        let mut part = charge.split_off(30);
+        assert_eq!((charge.bytes(), part.bytes(), ledger.now().total()), (70, 30, 100));
+        part.reclassify(MemoryClass::Stuck);
+        drop(charge.split_off(u64::MAX));
+        assert_eq!((charge.bytes(), ledger.now()[MemoryClass::Witness], ledger.now().total()), (0, 0, 30));
+        drop((charge, part));
+        assert_eq!(ledger.now().total(), 0);
     }
 
     #[test]

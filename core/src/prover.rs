@@ -136,6 +136,29 @@ impl<P: SplitProver> Prover<P> {
     /// # Errors
     /// [`StartError`], with the inputs if the backend neither released nor changed any of them.
     pub fn start(&self, key: &LoadedKey<P>, inputs: Inputs) -> Result<InFlight<P>, StartError> {
+        self.start_slots(key, inputs, |_| {}, drop)
+    }
+
+    /// As [`start`](Self::start), but the inputs' memory stays until the proof is finished or dropped, whatever the backend releases:
+    /// what a prover costs that doesn't free its inputs at start. For measurements only.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    #[cfg(feature = "bench-hold")]
+    pub fn start_holding(&self, key: &LoadedKey<P>, inputs: Inputs) -> Result<InFlight<P>, StartError> {
+        let mut held = None;
+        let mut in_flight = self.start_slots(key, inputs, Slots::hold, |slots| held = Some(slots))?;
+        in_flight.held = held;
+        Ok(in_flight)
+    }
+
+    fn start_slots(
+        &self,
+        key: &LoadedKey<P>,
+        inputs: Inputs,
+        prepare: impl FnOnce(&mut Slots),
+        dispose: impl FnOnce(Slots),
+    ) -> Result<InFlight<P>, StartError> {
         let checked = self.usable().and_then(|()| {
             if key.identity != self.identity {
                 return Err(BackendError::ForeignKey);
@@ -148,20 +171,29 @@ impl<P: SplitProver> Prover<P> {
         // Verification needs the public inputs; they are few.
         let public = inputs.witness()[1..=key.key.shape().num_public].to_vec();
         let mut slots = Slots::new(inputs);
+        prepare(&mut slots);
         let pending = guarded(&self.poisoned, || self.backend().start(key.loaded.get(), slots.lend()));
         match pending {
             Ok(pending) => {
                 let pending = Contained::new(pending, &self.poisoned);
                 // Foreign memory goes back to code of the backend's here.
                 let freed = guarded(&self.poisoned, || {
-                    drop(slots);
+                    dispose(slots);
                     Ok(())
                 });
                 if let Err(source) = freed {
                     return Err(StartError { source, inputs: None });
                 }
                 let (key, verifying_key) = (key.key.clone(), key.verifying_key.clone());
-                Ok(InFlight { pending, key, verifying_key, public, poisoned: self.poisoned.clone() })
+                Ok(InFlight {
+                    pending,
+                    key,
+                    verifying_key,
+                    public,
+                    poisoned: self.poisoned.clone(),
+                    #[cfg(feature = "bench-hold")]
+                    held: None,
+                })
             }
             Err(source) => {
                 let inputs = guarded(&self.poisoned, || Ok(slots.take_back()));
@@ -212,6 +244,9 @@ pub struct InFlight<P: SplitProver> {
     verifying_key: Arc<PreparedVerifyingKey>,
     public: Vec<Scalar>,
     poisoned: Poison,
+    /// For measurements: inputs that are freed with this value only.
+    #[cfg(feature = "bench-hold")]
+    held: Option<Slots>,
 }
 
 impl<P: SplitProver> InFlight<P> {
@@ -233,7 +268,7 @@ impl<P: SplitProver> InFlight<P> {
     /// # Errors
     /// [`FinishError`]; never an invalid proof.
     pub fn finish_with(self, blinding: Blinding) -> Result<Proof, FinishError> {
-        let Self { pending, key, verifying_key, public, poisoned } = self;
+        let Self { pending, key, verifying_key, public, poisoned, .. } = self;
         let sums = guarded(&poisoned, || pending.into_inner().finish())?;
         let proof = Proof::assemble(&key, &sums, blinding)?;
         // As many public inputs as the key has: `start` took them from the witness by the key's count.

@@ -25,7 +25,8 @@ pub(super) fn class_number(class: MemoryClass) -> u32 {
         MemoryClass::Witness => SP_MEMORY_WITNESS,
         MemoryClass::Key => SP_MEMORY_KEY,
         MemoryClass::Staging => SP_MEMORY_STAGING,
-        MemoryClass::Backend => SP_MEMORY_BACKEND,
+        // What is stuck is the host's affair; a plug-in charges nothing to it.
+        MemoryClass::Backend | MemoryClass::Stuck => SP_MEMORY_BACKEND,
         MemoryClass::PoolIdle => SP_MEMORY_POOL_IDLE,
     }
 }
