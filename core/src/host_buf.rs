@@ -138,7 +138,7 @@ impl HostMemory {
     /// # Errors
     /// [`OutOfHostMemory`] if the ledger or the operating system refuses.
     pub fn zeroed<T: HostElement>(&self, class: MemoryClass, len: usize) -> Result<HostBuf<T>, OutOfHostMemory> {
-        if let Some(mut recycled) = self.from_pool::<T>(class, len)? {
+        if let Some(mut recycled) = self.pooled::<T>(class, len)? {
             let bytes = recycled.bytes();
             // SAFETY: the elements are `bytes` contiguous bytes, exclusively borrowed, and any bytes are a valid `T`.
             unsafe { <[T]>::as_mut_ptr(&mut recycled).cast::<u8>().write_bytes(0, bytes) };
@@ -152,13 +152,13 @@ impl HostMemory {
     /// # Errors
     /// As [`zeroed`](Self::zeroed).
     pub fn overwritten<T: HostElement>(&self, class: MemoryClass, len: usize) -> Result<HostBuf<T>, OutOfHostMemory> {
-        match self.from_pool(class, len)? {
+        match self.pooled(class, len)? {
             Some(recycled) => Ok(recycled),
             None => self.fresh(class, len),
         }
     }
 
-    fn from_pool<T: HostElement>(&self, class: MemoryClass, len: usize) -> Result<Option<HostBuf<T>>, OutOfHostMemory> {
+    fn pooled<T: HostElement>(&self, class: MemoryClass, len: usize) -> Result<Option<HostBuf<T>>, OutOfHostMemory> {
         let Some(pool) = &self.pool else { return Ok(None) };
         let bytes = len.checked_mul(size_of::<T>()).filter(|&bytes| bytes >= MAP_THRESHOLD);
         // A size that overflows is refused where a fresh buffer is made.

@@ -6,12 +6,14 @@
 //! | [`cli`] | the `splitprover` program |
 //! | [`loader`] | finds backends, loads them, and offers only devices that compute rightly |
 //! | [`formats`] | `.zkey`, `.wtns`, `.r1cs`, snarkjs JSON: readers that trust nothing, and writers |
+//! | [`engine`] | many partitions, many jobs, several devices, one memory budget |
 //! | [`conformance`] | the suite that every backend must pass |
 //! | [`setup`] | development keys from a seeded trapdoor, synthetic circuits |
 //! | `synthesis` | circuits written for bellpepper; with the feature `bellpepper` |
 pub mod bench;
 pub mod cli;
 pub mod conformance;
+pub mod engine;
 pub mod formats;
 pub mod loader;
 pub mod setup;

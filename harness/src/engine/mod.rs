@@ -1,0 +1,456 @@
+//! The engine: many partitions, many jobs, several devices, one memory budget.
+//!
+//! ```text
+//! jobs -> queue -> synthesis workers (pw) -> hand-over -> device workers (gw each) -> in flight -> finishers -> proofs
+//!                  |                                      |                                        |
+//!                  permit for all its bytes               start: vectors go, bytes go back         verified, else again
+//! ```
+//!
+//! * A [job](JobSpec) has partitions, and a partition is a [source](Source) that can be run again: nobody keeps copies of inputs.
+//! * Higher priority first, then the oldest job, then the first partition, in every queue.
+//! * **Memory is promised before it is used.** A partition's permit covers its evaluations and its witness; each vector's bytes go
+//!   back to the [budget](mod@budget) at the moment when the backend releases it. The ledger, which counts what exists, has the same limit.
+//! * **What has been made can't pile up.** A synthesis worker keeps its place until the [hand-over](handover) has taken its
+//!   partition, and the hand-over's bound follows the workers that take from it.
+//! * A start that fails hands its inputs to another instance. What fails later is synthesised again, under a new permit. A device that
+//!   keeps failing is quarantined; one that panicked is opened again; one whose call doesn't return is left behind, and what it was lent is
+//!   counted as stuck.
+//! * Only verified proofs come out: [`InFlight::finish`](splitprover_core::InFlight::finish) gives no others.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`config`] | settings, devices, the switches of the past for measurements |
+//! | [`job`], [`source`] | what is asked for and what comes of it; where inputs come from |
+//! | [`mod@budget`], [`handover`] | promises of memory; the bounded queue. Model-checked |
+//! | `account`, [`pools`] | between ledger and budget; recycled buffers |
+//! | `device`, `shared`, `workers`, `watchdog` | instances and their health; the threads; calls that don't return |
+//! | [`limits`] | how much memory this process may use |
+//! | [`status`], [`history`] | what is going on; what happened when |
+
+mod account;
+pub mod budget;
+pub mod config;
+mod device;
+pub mod handover;
+pub mod history;
+pub mod job;
+pub mod limits;
+pub mod pools;
+mod shared;
+pub mod source;
+pub mod status;
+mod sync;
+mod watchdog;
+mod workers;
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::{Duration, Instant};
+
+use splitprover_core::memory::{Charge, LedgerEvent};
+use splitprover_core::{HostMemory, MemoryClass, ProvingKey};
+
+use account::{FixedAccount, HOST, Host};
+pub use budget::{Budget, BudgetError};
+pub use config::{Capacity, Config, DeviceSpec, Hold, WorkPermit};
+use device::Device;
+pub use device::DeviceError;
+use handover::Handover;
+pub use history::{Mark, Step};
+use job::{Job, JobIds, Task};
+pub use job::{JobError, JobHandle, JobId, JobSpec, PartitionProof};
+use shared::{Counters, Shared, lock};
+pub use source::{Footprint, Premade, Source, SourceError, Synthesis, SyntheticSource, WitnessFile};
+pub use status::Status;
+use status::{BudgetStatus, ClassStatus, PartitionStatus};
+use watchdog::Watchdog;
+
+/// Why there is no engine.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum EngineError {
+    /// A setting makes no sense.
+    #[error("{0}")]
+    Config(String),
+    /// The fixed part doesn't fit the budget.
+    #[error(transparent)]
+    Budget(#[from] BudgetError),
+    /// A device can't be used.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    /// A thread couldn't be started.
+    #[error("a thread could not be started: {0}")]
+    Thread(#[from] std::io::Error),
+}
+
+/// Why a job isn't taken.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SubmitError {
+    /// A partition needs more memory than there can ever be.
+    #[error("partition {partition}: {source}")]
+    NeverFits {
+        /// Its number.
+        partition: usize,
+        /// By how much.
+        source: BudgetError,
+    },
+    /// No device is left.
+    #[error("no usable device is left: {0}")]
+    NoDevice(String),
+    /// The engine is being shut down.
+    #[error("the engine is being shut down")]
+    ShutDown,
+}
+
+/// An engine for one key.
+///
+/// ```
+/// use std::sync::Arc;
+/// use splitprover_core::abi::OpenOptions;
+/// use splitprover_core::{HBasis, HostMemory};
+/// use splitprover_harness::engine::{Config, DeviceSpec, Engine, JobSpec, Source, SyntheticSource};
+/// use splitprover_harness::loader::Registry;
+/// use splitprover_harness::setup::{CpuFixedBase, Resources, Shape, Synthetic, Trapdoor, generate};
+///
+/// let circuit = Synthetic::new(Shape::Porep, 6)?;
+/// let (memory, basis) = (HostMemory::default(), HBasis::OddLagrange);
+/// let resources = Resources { memory: &memory, fixed_base: &CpuFixedBase::new(1 << 6), progress: &|_, _, _| {} };
+/// let key = generate(&circuit, basis, &Trapdoor::from_seed(1, basis), &resources)?.key;
+///
+/// let cpu = DeviceSpec::new("cpu", |ledger| {
+///     let options = OpenOptions::new(0).threads(1).ledger(ledger.clone());
+///     Registry::new().load("cpu").and_then(|cpu| cpu.open(&options)).map_err(|error| error.to_string())
+/// });
+/// let engine = Engine::new(Config::default(), &key, 0, vec![cpu])?;
+/// let partition = |seed| -> Arc<dyn Source> {
+///     Arc::new(SyntheticSource { circuit, seed, evaluations: true, delay: Default::default() })
+/// };
+/// let job = engine.submit(JobSpec::new(vec![partition(1), partition(2)]))?;
+/// assert_eq!(job.wait()?.len(), 2);
+/// assert!(engine.shutdown(std::time::Duration::from_secs(10)).is_clean());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Engine {
+    shared: Arc<Shared>,
+    key_bytes: Charge,
+    _key_permit: budget::Permit,
+    shut_down: bool,
+}
+
+impl std::fmt::Debug for Engine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Engine({} devices)", self.shared.devices.len())
+    }
+}
+
+/// How an engine ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ShutdownReport {
+    /// Threads in calls that didn't return. They are left behind: a program should end with exit code 4.
+    pub hung: usize,
+    /// Bytes that such calls hold.
+    pub stuck_bytes: u64,
+    /// Bytes that exist although nobody should have them any more.
+    pub leaked_bytes: u64,
+    /// Bytes still promised.
+    pub reserved_bytes: u64,
+}
+
+impl ShutdownReport {
+    /// Whether nothing is left.
+    pub fn is_clean(&self) -> bool {
+        *self == Self { hung: 0, stuck_bytes: 0, leaked_bytes: 0, reserved_bytes: 0 }
+    }
+}
+
+impl Engine {
+    /// Opens the devices, loads the key into each, and starts the threads. `key_bytes` is what the key takes of host memory beside
+    /// mapped files.
+    ///
+    /// # Errors
+    /// [`EngineError`]: settings that make no sense, a fixed part that doesn't fit the budget, a device that can't be used.
+    pub fn new(
+        config: Config,
+        key: &Arc<ProvingKey>,
+        key_bytes: u64,
+        devices: Vec<DeviceSpec>,
+    ) -> Result<Self, EngineError> {
+        let refuse = |reason: &str| Err(EngineError::Config(reason.into()));
+        if config.synthesis_workers == 0 || config.device_workers == 0 || config.finishers == 0 || config.in_flight == 0
+        {
+            return refuse("an engine needs at least one worker of each kind and one proof in flight");
+        }
+        if devices.iter().all(|device| device.fallback) || devices.len() > 63 {
+            return refuse("an engine needs 1 to 63 devices, one of which isn't a fall-back");
+        }
+        if config.hold == Hold::Finish && !cfg!(feature = "bench-hold") {
+            return refuse("holding inputs until finish takes a build with the feature bench-hold");
+        }
+        let budget = match config.host_budget {
+            Some(bytes) => bytes,
+            None => match limits::host_limit() {
+                Some(limit) => limit.bytes / 10 * 9,
+                None => return refuse("the system does not say how much memory there is: give a budget"),
+            },
+        };
+        let host = Arc::new(Host::new(budget, config.record));
+        let key_permit = host.budget.acquire_fixed(&[key_bytes], &|| false)?;
+        let charged = host.ledger.charge(MemoryClass::Key, key_bytes);
+        let charged = charged.map_err(|error| EngineError::Config(error.to_string()))?;
+        let devices = devices.into_iter().enumerate();
+        let devices: Vec<_> =
+            devices.map(|(index, spec)| Device::open(index, spec, &host, key, &config)).collect::<Result<_, _>>()?;
+        if config.pools {
+            // Weak: devices hold the host, which holds the pools.
+            let makers: Vec<_> = devices.iter().map(Arc::downgrade).collect();
+            host.pools.set_pinned(Box::new(move |bytes, device| {
+                let instance = makers.get(device)?.upgrade()?.instance()?;
+                match instance.prover.backend().pinned(bytes)? {
+                    Ok(memory) => Some(memory),
+                    Err(error) => {
+                        tracing::warn!(device, %error, "no page-locked buffer; a pageable one instead");
+                        None
+                    }
+                }
+            }));
+        }
+        let workers = config.device_workers * devices.iter().filter(|device| !device.spec.fallback).count();
+        let capacity = match config.capacity {
+            Capacity::Workers => Some(workers),
+            Capacity::Fixed(capacity) => Some(capacity),
+            Capacity::Unbounded => None,
+        };
+        let shared = Arc::new(Shared {
+            host,
+            devices,
+            tasks: Handover::new(None),
+            ready: Handover::new(capacity),
+            finishing: Handover::new(None),
+            watchdog: Watchdog::default(),
+            ids: JobIds::new(),
+            jobs: Mutex::default(),
+            threads: Mutex::default(),
+            workload: Mutex::default(),
+            aside: Mutex::default(),
+            counters: Counters::default(),
+            stopping: AtomicBool::new(false),
+            dead: OnceLock::new(),
+            config,
+        });
+        // From here on dropping the engine ends the threads.
+        let engine = Self { shared, key_bytes: charged, _key_permit: key_permit, shut_down: false };
+        let shared = &engine.shared;
+        for _ in 0..shared.config.synthesis_workers {
+            shared.spawn("synthesis", workers::synthesis_worker)?;
+        }
+        for device in &shared.devices {
+            for _ in 0..shared.config.device_workers {
+                let device = device.clone();
+                shared.spawn("device", move |shared| workers::device_worker(shared, &device))?;
+            }
+        }
+        for _ in 0..shared.config.finishers {
+            shared.spawn("finish", workers::finisher)?;
+        }
+        shared.spawn("watch", Shared::watch)?;
+        Ok(engine)
+    }
+
+    /// Takes a job.
+    ///
+    /// # Errors
+    /// [`SubmitError`], at once, for a job that could never be done.
+    pub fn submit(&self, spec: JobSpec) -> Result<JobHandle, SubmitError> {
+        let shared = &self.shared;
+        if let Some(reason) = shared.dead.get() {
+            return Err(SubmitError::NoDevice(reason.clone()));
+        }
+        for (partition, source) in spec.partitions.iter().enumerate() {
+            let demand = source.footprint().total();
+            shared.host.budget.check(&[demand]).map_err(|source| SubmitError::NeverFits { partition, source })?;
+        }
+        let job = Job::new(shared.ids.next(), &spec);
+        lock(&shared.jobs).live.push(job.clone());
+        for (partition, source) in spec.partitions.iter().enumerate() {
+            let task = Task::new(&job, partition as u32, source.clone());
+            if shared.tasks.push(task.rank(), task).is_err() {
+                job.stop(JobError::ShutDown);
+                return Err(SubmitError::ShutDown);
+            }
+        }
+        // The last device may have gone meanwhile, after everybody else was told.
+        if let Some(reason) = shared.dead.get() {
+            job.stop(JobError::NoDevice(reason.clone()));
+            shared.sweep();
+        }
+        let wake = shared.clone();
+        Ok(JobHandle { job, wake: Arc::new(move || wake.sweep()) })
+    }
+
+    /// Sets bytes of the budget aside for good, and gives memory that is charged to them: for inputs that an application keeps.
+    ///
+    /// # Errors
+    /// [`BudgetError::NeverFits`].
+    pub fn set_aside(&self, bytes: u64) -> Result<HostMemory, BudgetError> {
+        let permit = self.shared.host.budget.acquire_fixed(&[bytes], &|| false)?;
+        let account = FixedAccount::new(&self.shared.host, permit);
+        lock(&self.shared.aside).push(account.clone());
+        Ok(HostMemory::new(account.ledger()))
+    }
+
+    /// What is going on.
+    pub fn status(&self) -> Status {
+        let shared = &self.shared;
+        let (now, peak) = (shared.host.ledger.now(), shared.host.ledger.peak());
+        let memory = MemoryClass::ALL
+            .map(|class| ClassStatus { class: class.name(), bytes: now[class], peak_bytes: peak[class] })
+            .to_vec();
+        let budget::Account { limit, reserved, fixed, stuck, peak, .. } = shared.host.budget.accounts()[HOST].clone();
+        let devices: Vec<_> = shared.devices.iter().map(|device| device.status()).collect();
+        let jobs = lock(&shared.jobs);
+        let (beyond, beyond_peak) = shared.host.recorder.beyond();
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        Status {
+            jobs: jobs.live.iter().filter(|job| !job.is_over()).map(|job| job.status()).collect(),
+            jobs_done: jobs.done,
+            jobs_failed: jobs.failed,
+            partitions: PartitionStatus {
+                queued: shared.tasks.len(),
+                synthesizing: shared.counters.synthesizing.load(Ordering::Relaxed),
+                ready: shared.ready.len(),
+                starting: devices.iter().map(|device| device.starting).sum(),
+                in_flight: devices.iter().map(|device| device.in_flight).sum(),
+                proved: count(&shared.counters.proved),
+                handed_on: count(&shared.counters.handed_on),
+                synthesized_again: count(&shared.counters.synthesized_again),
+            },
+            budget: BudgetStatus { limit, reserved, fixed, stuck, peak, waiting: shared.host.budget.waiting() },
+            memory,
+            memory_peak_bytes: shared.host.ledger.peak_total(),
+            evaluations_beyond_start_bytes: beyond,
+            evaluations_beyond_start_peak_bytes: beyond_peak,
+            pool: shared.host.pools.status(),
+            devices,
+            hung_calls: shared.watchdog.hung(),
+        }
+    }
+
+    /// Bytes by class, all changes, if [`Config::record`] is set.
+    pub fn ledger_history(&self) -> Vec<LedgerEvent> {
+        self.shared.host.ledger.history()
+    }
+
+    /// The partitions' steps, if [`Config::record`] is set.
+    pub fn marks(&self) -> Vec<Mark> {
+        self.shared.host.recorder.marks()
+    }
+
+    /// Bytes of evaluations whose `start` has returned, all changes, if [`Config::record`] is set.
+    pub fn beyond_start_history(&self) -> Vec<(Duration, u64)> {
+        self.shared.host.recorder.beyond_history()
+    }
+
+    /// Time since the engine's ledger was made: what histories and marks count.
+    pub fn elapsed(&self) -> Duration {
+        self.shared.host.ledger.elapsed()
+    }
+
+    /// The most partitions that have waited in the hand-over.
+    pub fn handover_peak(&self) -> usize {
+        self.shared.ready.peak()
+    }
+
+    /// Time that synthesis workers have spent with a partition, from its permit to its hand-over, added up in seconds.
+    pub fn worker_seconds(&self) -> f64 {
+        self.shared.working(0);
+        lock(&self.shared.workload).worker_seconds
+    }
+
+    /// Frees idle buffers.
+    pub fn trim(&self) {
+        self.shared.host.pools.evict(u64::MAX, pools::Evict::Any);
+    }
+
+    /// Ends it: jobs that aren't done are stopped, threads end at their next safe point. Calls that don't return within `grace` are
+    /// left behind.
+    pub fn shutdown(mut self, grace: Duration) -> ShutdownReport {
+        self.end(grace)
+    }
+
+    fn end(&mut self, grace: Duration) -> ShutdownReport {
+        self.shut_down = true;
+        let until = Instant::now() + grace;
+        let shared = &self.shared;
+        shared.stopping.store(true, Ordering::SeqCst);
+        shared.stop_all(&JobError::ShutDown);
+        drop(shared.tasks.close());
+        drop(shared.ready.close());
+        let in_flight = shared.finishing.close();
+        for device in &shared.devices {
+            device.places.wake();
+        }
+        // A backend may wait for its device here, or hang.
+        let abandoned = shared.spawn("abandon", move |_| in_flight.into_iter().for_each(workers::abandon));
+        if abandoned.is_err() {
+            tracing::error!("no thread could be started to drop proofs in flight");
+        }
+        let mut hung = self.join(until);
+        shared.host.pools.close();
+        if hung == 0 {
+            let closing = shared.spawn("close", |shared| shared.devices.iter().for_each(|device| device.close()));
+            hung = if closing.is_ok() { self.join(until.max(Instant::now() + Duration::from_millis(100))) } else { 1 };
+        }
+        let host = &shared.host;
+        let now = host.ledger.now();
+        let account = host.budget.accounts()[HOST].clone();
+        let stuck_bytes = now[MemoryClass::Stuck];
+        let aside: u64 = lock(&shared.aside).iter().map(|account| account.held()).sum();
+        // Where calls hang the devices stay open, and keep what is theirs.
+        let devices: u64 = if hung > 0 { shared.devices.iter().map(|device| device.account.held()).sum() } else { 0 };
+        let accounted = self.key_bytes.bytes() + stuck_bytes + aside + devices;
+        ShutdownReport {
+            hung,
+            stuck_bytes,
+            leaked_bytes: now.total().saturating_sub(accounted),
+            reserved_bytes: account.reserved - account.fixed - account.stuck,
+        }
+    }
+
+    /// Waits for all threads; how many are left.
+    fn join(&self, until: Instant) -> usize {
+        loop {
+            let mut threads = lock(&self.shared.threads);
+            let (over, left): (Vec<_>, Vec<_>) =
+                std::mem::take(&mut *threads).into_iter().partition(|t| t.is_finished());
+            *threads = left;
+            let left = threads.len();
+            drop(threads);
+            for thread in over {
+                if thread.join().is_err() {
+                    tracing::error!("a thread of the engine panicked");
+                }
+            }
+            if left == 0 || Instant::now() >= until {
+                return left;
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        if !self.shut_down {
+            let report = self.end(Duration::from_secs(10));
+            if report.hung > 0 {
+                tracing::error!(hung = report.hung, "calls that do not return were left behind");
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod planted;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,165 @@
+//! A backend for tests: the CPU's, with faults planted where a test wants them.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, LazyLock, Mutex, PoisonError};
+
+use splitprover_backend_cpu::{CpuBackend, CpuOptions};
+use splitprover_core::abi::{BackendLibrary, BackendPlugin, DeviceInfo, Host, OpenOptions, Options};
+use splitprover_core::memory::OutOfHostMemory;
+use splitprover_core::{
+    BackendError, CircuitShape, G1Affine, LentInputs, MemoryClass, PendingSums, ProvingKey, QuerySums, SplitProver,
+};
+
+use super::DeviceSpec;
+
+/// What goes wrong, and when: in every n-th call, counted from 1 over all instances; 0: never.
+#[derive(Default)]
+pub(super) struct Plant {
+    pub(super) start_fails: u64,
+    /// As `start_fails`, but after the inputs have been released.
+    pub(super) start_fails_late: u64,
+    pub(super) start_panics: u64,
+    pub(super) finish_fails: u64,
+    pub(super) finish_panics: u64,
+    pub(super) sums_are_wrong: u64,
+    /// Memory that each start takes and charges, in bytes.
+    pub(super) takes: usize,
+    /// Only this call of `start` waits for the gate.
+    pub(super) start_hangs_at: u64,
+    pub(super) finish_hangs_at: u64,
+    /// All calls wait for the gate.
+    pub(super) gate_starts: AtomicBool,
+    pub(super) gate_finishes: AtomicBool,
+    pub(super) open: Mutex<bool>,
+    pub(super) opened: Condvar,
+    pub(super) starts: AtomicU64,
+    pub(super) finishes: AtomicU64,
+    pub(super) instances: AtomicU64,
+}
+
+impl Plant {
+    fn hits(every: u64, count: u64) -> bool {
+        every > 0 && count.is_multiple_of(every)
+    }
+
+    fn wait_for_gate(&self) {
+        let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        drop(self.opened.wait_while(open, |open| !*open).unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// Lets everybody through who waits, now and later.
+    pub(super) fn open_gate(&self) {
+        *self.open.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.opened.notify_all();
+    }
+}
+
+static PLANTS: LazyLock<Mutex<HashMap<String, Arc<Plant>>>> = LazyLock::new(Mutex::default);
+
+/// A device with these faults. `fast`: as the CPU computes; else every sum is left out, and nothing verifies.
+pub(super) fn device(name: &str, plant: &Arc<Plant>) -> DeviceSpec {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed).to_string();
+    PLANTS.lock().unwrap_or_else(PoisonError::into_inner).insert(number.clone(), plant.clone());
+    DeviceSpec::new(name, move |ledger| {
+        let options = OpenOptions::new(0).set("plant", number.as_str()).ledger(ledger.clone());
+        BackendLibrary::in_process::<Planted>().open(&options).map_err(|error| error.to_string())
+    })
+    .retained_bytes(0)
+    .working_bytes(64 << 10)
+}
+
+struct Planted;
+
+struct PlantedProver {
+    cpu: CpuBackend,
+    plant: Arc<Plant>,
+    memory: splitprover_core::HostMemory,
+}
+
+struct PlantedPending {
+    pending: <CpuBackend as SplitProver>::Pending,
+    plant: Arc<Plant>,
+}
+
+impl BackendPlugin for Planted {
+    const NAME: &'static str = "planted";
+    const VENDOR: &'static str = "tests";
+    const VERSION: &'static str = "0";
+    type Prover = PlantedProver;
+
+    fn devices(_: &Host) -> Result<Vec<DeviceInfo>, BackendError> {
+        Ok(vec![DeviceInfo::new("planted", "cpu")])
+    }
+
+    fn open(_: usize, options: &Options, host: Host) -> Result<PlantedProver, BackendError> {
+        let number = options.get("plant").unwrap_or_default();
+        let plant = PLANTS.lock().unwrap_or_else(PoisonError::into_inner).get(number).cloned();
+        let plant = plant.ok_or_else(|| BackendError::Unsupported("no such plant".into()))?;
+        plant.instances.fetch_add(1, Ordering::SeqCst);
+        let memory = host.memory().clone();
+        let cpu = CpuBackend::new(CpuOptions { threads: Some(1), arithmetic: None, memory: memory.clone() })?;
+        Ok(PlantedProver { cpu, plant, memory })
+    }
+}
+
+impl SplitProver for PlantedProver {
+    type Key = <CpuBackend as SplitProver>::Key;
+    type Pending = PlantedPending;
+
+    fn load_key(&self, key: &Arc<ProvingKey>) -> Result<Self::Key, BackendError> {
+        self.cpu.load_key(key)
+    }
+
+    fn start<'i>(&self, key: &Self::Key, inputs: LentInputs<'i>) -> Result<PlantedPending, BackendError> {
+        let plant = &self.plant;
+        let count = plant.starts.fetch_add(1, Ordering::SeqCst) + 1;
+        if Plant::hits(plant.start_fails, count) {
+            return Err(BackendError::DeviceMemory { what: "a test", requested: 1, available: 0 });
+        }
+        if Plant::hits(plant.start_panics, count) {
+            panic!("planted");
+        }
+        if Plant::hits(plant.start_fails_late, count) {
+            inputs.witness.release();
+            return Err(BackendError::device("a test", "planted"));
+        }
+        if plant.start_hangs_at == count || plant.gate_starts.load(Ordering::SeqCst) {
+            plant.wait_for_gate();
+        }
+        let scratch = self.memory.zeroed::<u8>(MemoryClass::Backend, plant.takes)?;
+        let pending = self.cpu.start(key, inputs)?;
+        drop(scratch);
+        Ok(PlantedPending { pending, plant: plant.clone() })
+    }
+
+    fn retained_host_bytes(&self, _: &CircuitShape) -> u64 {
+        0
+    }
+}
+
+impl PendingSums for PlantedPending {
+    fn finish(self) -> Result<QuerySums, BackendError> {
+        let plant = &self.plant;
+        let count = plant.finishes.fetch_add(1, Ordering::SeqCst) + 1;
+        if plant.finish_hangs_at == count || plant.gate_finishes.load(Ordering::SeqCst) {
+            plant.wait_for_gate();
+        }
+        if Plant::hits(plant.finish_panics, count) {
+            panic!("planted");
+        }
+        if Plant::hits(plant.finish_fails, count) {
+            return Err(BackendError::HostMemory(OutOfHostMemory {
+                class: MemoryClass::Backend,
+                requested: 1,
+                reason: "planted".into(),
+            }));
+        }
+        let sums = self.pending.finish()?;
+        if Plant::hits(plant.sums_are_wrong, count) {
+            return Ok(QuerySums { hl: G1Affine::from(blstrs::G1Projective::from(sums.hl) + sums.a), ..sums });
+        }
+        Ok(sums)
+    }
+}

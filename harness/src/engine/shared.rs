@@ -1,0 +1,213 @@
+//! What the engine's threads share, and the watch over them.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use super::account::{FixedAccount, Host};
+use super::config::Config;
+use super::device::Device;
+use super::handover::Handover;
+use super::history::Step;
+use super::job::{Job, JobError, JobIds, Rank, Task};
+use super::watchdog::{CallKind, Watchdog};
+use super::workers::{self, Ready, Started};
+
+/// How often deadlines and calls under way are looked at.
+const TICK: Duration = Duration::from_millis(20);
+
+#[derive(Default)]
+pub(super) struct Counters {
+    pub(super) working: AtomicUsize,
+    pub(super) synthesizing: AtomicUsize,
+    pub(super) home: AtomicUsize,
+    pub(super) proved: AtomicU64,
+    pub(super) handed_on: AtomicU64,
+    pub(super) synthesized_again: AtomicU64,
+}
+
+#[derive(Default)]
+pub(super) struct Jobs {
+    pub(super) live: Vec<Arc<Job>>,
+    pub(super) done: u64,
+    pub(super) failed: u64,
+}
+
+/// Time that synthesis workers have spent with a partition, added up.
+#[derive(Default)]
+pub(super) struct Workload {
+    pub(super) working: usize,
+    pub(super) since: Option<Instant>,
+    pub(super) worker_seconds: f64,
+}
+
+pub(crate) struct Shared {
+    pub(super) config: Config,
+    pub(super) host: Arc<Host>,
+    pub(super) devices: Vec<Arc<Device>>,
+    pub(super) tasks: Handover<Rank, Task>,
+    pub(super) ready: Handover<Rank, Ready>,
+    pub(super) finishing: Handover<Rank, Started>,
+    pub(super) watchdog: Watchdog,
+    pub(super) ids: JobIds,
+    pub(super) jobs: Mutex<Jobs>,
+    pub(super) threads: Mutex<Vec<JoinHandle<()>>>,
+    pub(super) workload: Mutex<Workload>,
+    /// What an application has set aside.
+    pub(super) aside: Mutex<Vec<Arc<FixedAccount>>>,
+    pub(super) counters: Counters,
+    pub(super) stopping: AtomicBool,
+    /// Set when the last device is gone.
+    pub(super) dead: OnceLock<String>,
+}
+
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Shared {
+    pub(super) fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::SeqCst)
+    }
+
+    pub(super) fn mark(&self, step: Step, task: &Task, device: Option<usize>) {
+        self.host.recorder.mark(step, task.job.id.number(), task.partition, device);
+    }
+
+    /// A synthesis worker has got a partition with its memory, or is rid of it.
+    pub(super) fn working(&self, change: isize) {
+        let mut load = lock(&self.workload);
+        if let Some(since) = load.since.replace(Instant::now()) {
+            load.worker_seconds += since.elapsed().as_secs_f64() * load.working as f64;
+        }
+        load.working = load.working.saturating_add_signed(change);
+        self.counters.working.store(load.working, Ordering::Relaxed);
+    }
+
+    /// The device for which the next partition's buffers are made: usable ones in turn.
+    pub(super) fn next_home(&self) -> Option<usize> {
+        let usable: Vec<_> = self.devices.iter().filter(|d| d.is_usable() && !d.spec.fallback).collect();
+        let turn = self.counters.home.fetch_add(1, Ordering::Relaxed);
+        usable.get(turn % usable.len().max(1)).map(|device| device.index)
+    }
+
+    /// Whether a device may take a partition, and how gladly.
+    pub(super) fn preference(&self, device: &Device, ready: &Ready) -> Option<u32> {
+        if !self.serves(device) {
+            return None;
+        }
+        let others = || self.devices.iter().filter(|other| other.index != device.index && self.serves(other));
+        if ready.task.avoids(device.index) && others().any(|other| !ready.task.avoids(other.index)) {
+            return None;
+        }
+        // Another device's page-locked buffers are slower to read here.
+        Some(u32::from(ready.account.device().is_some_and(|home| home != device.index)))
+    }
+
+    /// Whether a device takes partitions now: a fall-back only when no other is left.
+    fn serves(&self, device: &Device) -> bool {
+        device.is_usable() && (!device.spec.fallback || !self.devices.iter().any(|d| !d.spec.fallback && d.is_usable()))
+    }
+
+    /// A device's health may have changed: others may have to step in, or nobody is left.
+    pub(super) fn devices_changed(&self) {
+        if !self.devices.iter().any(|device| device.is_usable()) {
+            let reasons =
+                self.devices.iter().filter_map(|d| Some(format!("{}: {}", d.spec.name, d.why_quarantined()?)));
+            let reason = reasons.collect::<Vec<_>>().join("; ");
+            let _ = self.dead.set(reason.clone());
+            self.stop_all(&JobError::NoDevice(reason));
+        } else if let Some(fallback) = self.devices.iter().find(|d| d.spec.fallback && self.serves(d)) {
+            tracing::warn!(
+                device = fallback.spec.name,
+                "FALL-BACK: no other device is left; proofs will take far longer"
+            );
+        }
+        self.ready.wake();
+    }
+
+    pub(super) fn stop_all(&self, reason: &JobError) {
+        let live = lock(&self.jobs).live.clone();
+        for job in live {
+            job.stop(reason.clone());
+        }
+        self.sweep();
+    }
+
+    /// Lets go of what belongs to jobs that were stopped, wherever it waits.
+    pub(super) fn sweep(&self) {
+        let waiting = self.tasks.remove(|task| task.job.is_stopped());
+        let ready = self.ready.remove(|ready| ready.task.job.is_stopped());
+        drop((waiting, ready));
+        self.host.budget.wake();
+    }
+
+    pub(super) fn synthesize_again(&self, task: Task) {
+        self.counters.synthesized_again.fetch_add(1, Ordering::Relaxed);
+        // A queue that is closed drops it: the engine is being shut down, and its job knows.
+        drop(self.tasks.push(task.rank(), task));
+    }
+
+    pub(super) fn spawn(
+        self: &Arc<Self>,
+        name: &str,
+        body: impl FnOnce(&Arc<Self>) + Send + 'static,
+    ) -> std::io::Result<()> {
+        let shared = self.clone();
+        let thread = std::thread::Builder::new().name(name.into()).spawn(move || body(&shared))?;
+        lock(&self.threads).push(thread);
+        Ok(())
+    }
+
+    /// Deadlines, and calls that don't return.
+    pub(super) fn watch(self: &Arc<Self>) {
+        while !self.is_stopping() {
+            std::thread::sleep(TICK);
+            self.tick();
+        }
+    }
+
+    fn tick(self: &Arc<Self>) {
+        let now = Instant::now();
+        let late: Vec<_> = {
+            let mut jobs = lock(&self.jobs);
+            let (over, live): (Vec<_>, Vec<_>) = std::mem::take(&mut jobs.live).into_iter().partition(|j| j.is_over());
+            jobs.live = live;
+            for job in over {
+                if job.is_stopped() { jobs.failed += 1 } else { jobs.done += 1 }
+            }
+            jobs.live.iter().filter(|job| job.is_overdue(now)).cloned().collect()
+        };
+        let mut stopped = false;
+        for job in late {
+            stopped |= job.stop(JobError::Deadline);
+        }
+        if stopped {
+            self.sweep();
+        }
+        for (call, task) in self.watchdog.overdue() {
+            let device = &self.devices[call.device];
+            let seconds = call.elapsed().as_secs();
+            let reason = format!("a call of {} has not returned for {seconds} s", call.kind.name());
+            if let Some(account) = &call.account {
+                account.mark_stuck();
+            }
+            device.hung();
+            device.quarantine(reason.clone());
+            if call.kind == CallKind::Finish && self.spawn("finish", workers::finisher).is_err() {
+                tracing::error!("no thread could be started in place of one that hangs");
+            }
+            if let Some(mut task) = task {
+                self.mark(Step::Hung, &task, Some(call.device));
+                task.avoid(call.device);
+                if task.attempts >= self.config.attempts.max(1) {
+                    task.fail(reason);
+                } else {
+                    self.synthesize_again(task);
+                }
+            }
+            self.devices_changed();
+        }
+    }
+}

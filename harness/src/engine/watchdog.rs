@@ -1,0 +1,131 @@
+//! Calls into backends that may never return: who is in one, on whose behalf, and for how long.
+//!
+//! A thread can't be taken out of foreign code. So a partition isn't on the stack of the thread that calls, but here: when a
+//! call takes too long the watchdog takes the partition away and puts it into the queue again, the device is quarantined, and
+//! what the call was lent is counted as stuck. The thread, if it ever comes back, finds its partition gone and ends.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::account::PartitionAccount;
+use super::job::Task;
+
+/// What a thread is calling.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CallKind {
+    Start,
+    Finish,
+    Open,
+}
+
+impl CallKind {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Start => "start",
+            Self::Finish => "finish",
+            Self::Open => "open",
+        }
+    }
+}
+
+enum Holder {
+    UnderWay(Option<Task>),
+    Returned,
+    TakenAway,
+}
+
+/// A call under way.
+pub(crate) struct Call {
+    number: usize,
+    pub(crate) kind: CallKind,
+    pub(crate) device: usize,
+    pub(crate) account: Option<Arc<PartitionAccount>>,
+    since: Instant,
+    limit: Duration,
+    holder: Mutex<Holder>,
+}
+
+impl Call {
+    fn holder(&self) -> MutexGuard<'_, Holder> {
+        self.holder.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How long it has taken.
+    pub(crate) fn elapsed(&self) -> Duration {
+        self.since.elapsed()
+    }
+}
+
+/// The call was taken for hung, and the partition has been given to somebody else.
+#[derive(Debug)]
+pub(crate) struct TakenAway;
+
+/// All calls.
+#[derive(Default)]
+pub(crate) struct Watchdog {
+    calls: Mutex<HashMap<usize, Arc<Call>>>,
+    next: AtomicUsize,
+    /// Calls taken for hung that haven't come back.
+    hung: AtomicUsize,
+}
+
+impl Watchdog {
+    fn calls(&self) -> MutexGuard<'_, HashMap<usize, Arc<Call>>> {
+        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A call begins.
+    pub(crate) fn begin(
+        &self,
+        kind: CallKind,
+        device: usize,
+        limit: Duration,
+        task: Option<Task>,
+        account: Option<Arc<PartitionAccount>>,
+    ) -> Arc<Call> {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let holder = Mutex::new(Holder::UnderWay(task));
+        let call = Arc::new(Call { number, kind, device, account, since: Instant::now(), limit, holder });
+        self.calls().insert(number, call.clone());
+        call
+    }
+
+    /// A call has returned: its partition.
+    ///
+    /// # Errors
+    /// [`TakenAway`], if it took too long.
+    pub(crate) fn end(&self, call: &Call) -> Result<Option<Task>, TakenAway> {
+        self.calls().remove(&call.number);
+        let mut holder = call.holder();
+        match std::mem::replace(&mut *holder, Holder::Returned) {
+            Holder::UnderWay(task) => Ok(task),
+            Holder::Returned | Holder::TakenAway => {
+                self.hung.fetch_sub(1, Ordering::SeqCst);
+                Err(TakenAway)
+            }
+        }
+    }
+
+    /// Calls that have just become too long, with their partitions.
+    pub(crate) fn overdue(&self) -> Vec<(Arc<Call>, Option<Task>)> {
+        let late: Vec<_> = self.calls().values().filter(|call| call.elapsed() > call.limit).cloned().collect();
+        late.into_iter()
+            .filter_map(|call| {
+                let mut holder = call.holder();
+                let Holder::UnderWay(task) = &mut *holder else { return None };
+                let task = task.take();
+                *holder = Holder::TakenAway;
+                self.hung.fetch_add(1, Ordering::SeqCst);
+                drop(holder);
+                Some((call, task))
+            })
+            .collect()
+    }
+
+    /// Calls taken for hung that haven't come back.
+    pub(crate) fn hung(&self) -> usize {
+        self.hung.load(Ordering::SeqCst)
+    }
+}
