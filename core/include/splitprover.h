@@ -518,8 +518,9 @@ typedef struct SpInputs {
    */
   uint32_t reserved;
   /*
-   The vectors, by number. Lengths have been checked: the witness has num_variables values and value 0 is 1; evaluations
-   have one length, at most n; rows beyond are zero.
+   The vectors, by number. The witness has num_variables values and value 0 is 1; evaluations have one length, at most n;
+   rows beyond are zero. The host has checked that; a plug-in refuses other lengths all the same, with SP_ERR_INPUTS and
+   before it reads or releases anything.
    */
   struct SpVector vectors[4];
   /*
@@ -740,7 +741,17 @@ typedef struct SpPinnedTable {
 } SpPinnedTable;
 
 /*
- Fixed-base multiplication on the device, for key generation: out[i] = scalars[i]·base.
+ Writes count point records, out[i] = scalars[i]·base: a record of the group, and scalars of four limbs.
+ */
+typedef SpStatus (*SpFixedBase)(SpInstance *instance,
+                                const uint8_t *base,
+                                const uint64_t *scalars,
+                                uint64_t count,
+                                uint8_t *out,
+                                SpError **error);
+
+/*
+ Fixed-base multiplication on the device, for key generation.
  */
 typedef struct SpFixedBaseTable {
   /*
@@ -748,23 +759,13 @@ typedef struct SpFixedBaseTable {
    */
   uint64_t struct_size;
   /*
-   In G1: a record of 96 bytes, count scalars of four limbs, count records to write.
+   In G1: records of 96 bytes.
    */
-  SpStatus (*g1)(SpInstance *instance,
-                 const uint8_t *base,
-                 const uint64_t *scalars,
-                 uint64_t count,
-                 uint8_t *out,
-                 SpError **error);
+  SpFixedBase g1;
   /*
    In G2: records of 192 bytes.
    */
-  SpStatus (*g2)(SpInstance *instance,
-                 const uint8_t *base,
-                 const uint64_t *scalars,
-                 uint64_t count,
-                 uint8_t *out,
-                 SpError **error);
+  SpFixedBase g2;
 } SpFixedBaseTable;
 
 /*

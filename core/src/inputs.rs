@@ -17,7 +17,7 @@ use ff::Field;
 
 use crate::error::InputsError;
 use crate::host_buf::{HostBuf, Origin};
-use crate::key::ProvingKey;
+use crate::key::{CircuitShape, ProvingKey};
 
 /// The evaluation vectors: row i of A·w, B·w, C·w for each constraint i. Montgomery form, at most the domain's size, all of
 /// one length; rows beyond are zero.
@@ -65,7 +65,11 @@ impl Inputs {
     /// # Errors
     /// [`InputsError`] names what doesn't fit.
     pub fn check(&self, key: &ProvingKey) -> Result<(), InputsError> {
-        let shape = key.shape();
+        self.check_shape(&key.shape(), key.matrices().is_some())
+    }
+
+    /// [`check`](Self::check) for whoever knows of the key only its sizes, and whether it has matrices.
+    pub(crate) fn check_shape(&self, shape: &CircuitShape, matrices: bool) -> Result<(), InputsError> {
         if self.witness.len() != shape.num_variables {
             return Err(InputsError::WitnessLength { found: self.witness.len(), expected: shape.num_variables });
         }
@@ -73,7 +77,7 @@ impl Inputs {
             return Err(InputsError::FirstNotOne);
         }
         let Some(Evaluations { a, b, c }) = &self.evaluations else {
-            return if key.matrices().is_some() { Ok(()) } else { Err(InputsError::EvaluationsMissing) };
+            return if matrices { Ok(()) } else { Err(InputsError::EvaluationsMissing) };
         };
         if a.len() > shape.domain_size() {
             let expected = shape.domain_size();

@@ -1,7 +1,6 @@
 //! What a Rust plug-in does with arguments that break the ABI: it refuses them, and the inputs come back.
 //!
-//! The arguments are a host's real ones with one field changed on the way. (Lengths are only made shorter or absurd: a length
-//! that is a little too long can't be told from a right one.)
+//! The arguments are a host's real ones with one field changed on the way.
 
 use std::sync::Mutex;
 
@@ -132,7 +131,7 @@ fn keys_that_break_the_abi_are_refused() {
 #[test]
 fn inputs_that_break_the_abi_are_refused_and_come_back() {
     let _one = ONE_TEST.lock().unwrap();
-    let changes: [Change<SpInputs>; 12] = [
+    let changes: [Change<SpInputs>; 18] = [
         ("no size", |i| i.struct_size = 0),
         ("short", |i| i.struct_size -= 8),
         ("no release", |i| i.release = None),
@@ -145,6 +144,12 @@ fn inputs_that_break_the_abi_are_refused_and_come_back() {
         ("null", |i| i.vectors[0].data = std::ptr::null()),
         ("misaligned", |i| i.vectors[1].data = i.vectors[1].data.wrapping_add(1)),
         ("absurd", |i| i.vectors[2].len = u64::MAX / 16),
+        ("empty witness", |i| i.vectors[0].len = 0),
+        ("short witness", |i| i.vectors[0].len -= 1),
+        ("long witness", |i| i.vectors[0].len += 1),
+        ("a longer than the domain", |i| (1..4).for_each(|v| i.vectors[v].len = 1 << 20)),
+        ("b shorter than a", |i| i.vectors[2].len -= 1),
+        ("c longer than a", |i| i.vectors[3].len += 1),
     ];
     let setup = Setup::small();
     let memory = HostMemory::default();

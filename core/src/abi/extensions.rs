@@ -49,34 +49,28 @@ pub struct SpPinnedTable {
     pub free: Option<unsafe extern "C" fn(handle: *mut SpPinned)>,
 }
 
-/// Fixed-base multiplication on the device, for key generation: `out[i] = scalars[i]·base`.
+/// Writes `count` point records, `out[i] = scalars[i]·base`: a record of the group, and scalars of four limbs.
+pub type SpFixedBase = Option<
+    unsafe extern "C" fn(
+        instance: *mut SpInstance,
+        base: *const u8,
+        scalars: *const u64,
+        count: u64,
+        out: *mut u8,
+        error: *mut *mut SpError,
+    ) -> SpStatus,
+>;
+
+/// Fixed-base multiplication on the device, for key generation.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct SpFixedBaseTable {
     /// Size of this struct in bytes, as its maker knows it.
     pub struct_size: u64,
-    /// In G1: a record of 96 bytes, `count` scalars of four limbs, `count` records to write.
-    pub g1: Option<
-        unsafe extern "C" fn(
-            instance: *mut SpInstance,
-            base: *const u8,
-            scalars: *const u64,
-            count: u64,
-            out: *mut u8,
-            error: *mut *mut SpError,
-        ) -> SpStatus,
-    >,
+    /// In G1: records of 96 bytes.
+    pub g1: SpFixedBase,
     /// In G2: records of 192 bytes.
-    pub g2: Option<
-        unsafe extern "C" fn(
-            instance: *mut SpInstance,
-            base: *const u8,
-            scalars: *const u64,
-            count: u64,
-            out: *mut u8,
-            error: *mut *mut SpError,
-        ) -> SpStatus,
-    >,
+    pub g2: SpFixedBase,
 }
 
 /// Called once for each figure.
@@ -98,11 +92,3 @@ pub struct SpStatisticsTable {
         ) -> SpStatus,
     >,
 }
-
-const _: () = {
-    use std::mem::{offset_of, size_of};
-    assert!(size_of::<SpPinnedBuffer>() == 40 && offset_of!(SpPinnedBuffer, pool) == 32);
-    assert!(size_of::<SpPinnedTable>() == 24 && offset_of!(SpPinnedTable, free) == 16);
-    assert!(size_of::<SpFixedBaseTable>() == 24 && offset_of!(SpFixedBaseTable, g2) == 16);
-    assert!(size_of::<SpStatisticsTable>() == 16);
-};

@@ -12,6 +12,7 @@ use super::{copy_sized, quietly};
 use crate::error::BackendError;
 use crate::host_buf::{ForeignMemory, HostBuf, HostMemory, Origin};
 use crate::inputs::{Evaluations, Inputs, Lent, LentEvaluations, LentInputs, Slots};
+use crate::key::CircuitShape;
 use crate::memory::MemoryClass;
 
 const NONE: SpVector = SpVector { data: std::ptr::null(), len: 0, pool: 0, pooled: 0, reserved: 0 };
@@ -165,9 +166,17 @@ pub(super) struct RebuiltLoan {
 }
 
 impl RebuiltLoan {
+    /// Inputs that don't fit the key (its sizes, and whether it has matrices) are refused before anything but their value 0 is
+    /// read, so that a length that is wrong does no harm.
+    ///
     /// # Safety
     /// `inputs` is what a host passed to `start`, as [`SpInputs`] describes it, and the result is dropped before `start` returns.
-    pub(super) unsafe fn new(inputs: *const SpInputs) -> Result<Self, BackendError> {
+    /// Lengths that don't fit may be wrong.
+    pub(super) unsafe fn new(
+        inputs: *const SpInputs,
+        shape: &CircuitShape,
+        matrices: bool,
+    ) -> Result<Self, BackendError> {
         let refuse = |reason: &str| BackendError::device("inputs across the plug-in boundary", reason);
         // SAFETY: a struct with its size, by the caller's promise.
         let view =
@@ -202,6 +211,7 @@ impl RebuiltLoan {
             (Some(a), Some(b), c) => Inputs::with_evaluations(witness, Evaluations { a, b, c }),
             _ => return Err(refuse("one evaluation vector without the other")),
         };
+        inputs.check_shape(shape, matrices)?;
         control.on.store(true, Ordering::Release);
         Ok(Self { control, slots: Slots::new(inputs) })
     }

@@ -23,6 +23,7 @@ mod error;
 pub mod extensions;
 mod host;
 mod key;
+mod layout;
 mod lend;
 pub mod plugin;
 mod shims;

@@ -372,8 +372,9 @@ pub struct SpInputs {
     pub present: u32,
     /// Zero.
     pub reserved: u32,
-    /// The vectors, by number. Lengths have been checked: the witness has num_variables values and value 0 is 1; evaluations
-    /// have one length, at most n; rows beyond are zero.
+    /// The vectors, by number. The witness has num_variables values and value 0 is 1; evaluations have one length, at most n;
+    /// rows beyond are zero. The host has checked that; a plug-in refuses other lengths all the same, with [`SP_ERR_INPUTS`] and
+    /// before it reads or releases anything.
     pub vectors: [SpVector; 4],
     /// Frees a vector now, as soon as it has been read: the earlier, the less memory a pipeline needs. Once released, it may not
     /// be touched. Releasing twice, or a vector that isn't there, does nothing. Any thread.
@@ -488,28 +489,6 @@ pub struct SpBackendTable {
 /// the host can name the plug-in's version.
 pub type SpNegotiate =
     unsafe extern "C" fn(min: u32, max: u32, host: *const SpHost, out: *mut *const SpBackendTable) -> SpStatus;
-
-const _: () = {
-    use std::mem::{align_of, offset_of, size_of};
-    assert!(size_of::<*const u8>() == 8 && size_of::<usize>() == 8, "the ABI is defined for 64-bit pointers");
-    assert!(cfg!(target_endian = "little"), "the ABI is defined for little-endian machines");
-    assert!(size_of::<SpDeviceVisitor>() == 8);
-    assert!(size_of::<SpStr>() == 16 && align_of::<SpStr>() == 8);
-    assert!(size_of::<SpHost>() == 40 && offset_of!(SpHost, ctx) == 16 && offset_of!(SpHost, account) == 32);
-    assert!(size_of::<SpOption>() == 32);
-    assert!(size_of::<SpOpen>() == 40 && offset_of!(SpOpen, device) == 16 && offset_of!(SpOpen, options) == 24);
-    assert!(size_of::<SpDevice>() == 72 && offset_of!(SpDevice, memory_bytes) == 56);
-    assert!(size_of::<SpErrorInfo>() == 64 && offset_of!(SpErrorInfo, what) == 16);
-    assert!(size_of::<SpShape>() == 24 && size_of::<SpQuery>() == 48 && size_of::<SpMatrix>() == 64);
-    assert!(size_of::<SpKey>() == 1224 && offset_of!(SpKey, shape) == 32 && offset_of!(SpKey, root) == 64);
-    assert!(offset_of!(SpKey, alpha_g1) == 96 && offset_of!(SpKey, ic) == 960 && offset_of!(SpKey, a) == 968);
-    assert!(offset_of!(SpKey, matrix_a) == 1208);
-    assert!(size_of::<SpVector>() == 32 && size_of::<SpInputs>() == 168);
-    assert!(offset_of!(SpInputs, vectors) == 24 && offset_of!(SpInputs, release) == 152);
-    assert!(size_of::<SpSums>() == 488 && offset_of!(SpSums, b_g2) == 200 && offset_of!(SpSums, hl) == 392);
-    assert!(size_of::<SpBackendTable>() == 224 && offset_of!(SpBackendTable, name) == 16);
-    assert!(offset_of!(SpBackendTable, devices) == 128 && offset_of!(SpBackendTable, extension) == 216);
-};
 
 impl SpStr {
     /// A string that lives as long as `text`.
