@@ -28,7 +28,7 @@ pub(super) struct Arguments {
     /// Random keys of a comparison
     #[arg(long, default_value_t = ComparisonOptions::default().cases, requires = "against")]
     cases: u32,
-    /// Only this group; may be repeated
+    /// Only this group; may be repeated: correctness, determinism, ownership, concurrency, faults, abi, soak
     #[arg(long = "group", value_parser = group)]
     groups: Vec<Group>,
     /// Only this case; may be repeated
@@ -49,7 +49,8 @@ pub(super) struct Arguments {
     /// Seconds each case may take, instead of its own limit
     #[arg(long, value_name = "SECONDS")]
     time_limit: Option<u64>,
-    /// Declare that the backend lacks a capability; may be repeated
+    /// Declare that the backend lacks a capability; may be repeated: matrices (computes evaluations from them), accounting
+    /// (charges its memory to the host's account), early-release (releases every vector itself), abi (has a C interface)
     #[arg(long, value_name = "CAPABILITY", value_parser = capability)]
     without: Vec<Capability>,
     /// Cases that are known to fail, one a line: group/name and the reason
@@ -64,6 +65,11 @@ pub(super) struct Arguments {
     /// List the cases
     #[arg(long)]
     list: bool,
+}
+
+/// How this program was called.
+fn program() -> String {
+    std::env::args().next().unwrap_or_else(|| "splitprover".into())
 }
 
 fn group(name: &str) -> Result<Group, String> {
@@ -90,6 +96,12 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     // A backend that can't be had is trouble of its own (exit code 4), not a list of failed cases.
     let loaded = backend::registry().load(name)?;
     let subject = subject(name, arguments)?;
+    let names = case_names(scale);
+    let known =
+        |name: &&String| names.iter().any(|id| id == *name || id.split_once('/').is_some_and(|(_, n)| n == *name));
+    if let Some(unknown) = arguments.names.iter().find(|name| !known(name)) {
+        return Err(Failure::Usage(format!("there is no case {unknown}; `conform --list` shows them")));
+    }
     let defaults = Options::default();
     let seed = arguments.seed.unwrap_or(defaults.seed);
     if let Some(other) = &arguments.against {
@@ -103,7 +115,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
         seed,
         scale,
         time_limit: arguments.time_limit.map(Duration::from_secs),
-        command: format!("splitprover conform {name}{}", arguments.settings.command_line()),
+        command: format!("{} conform {name}{}", program(), arguments.settings.command_line()),
         ..defaults
     };
     // In a worker process this doesn't return, and nothing has been printed yet.

@@ -75,8 +75,15 @@ pub struct Scale {
     pub soak_proofs: u32,
 }
 
+impl Scale {
+    /// For every day: every case, in sizes at which none takes long.
+    pub const fn quick() -> Self {
+        Self { max_log2: 6, retention_log2: 18, soak_proofs: 40 }
+    }
+}
+
 impl Default for Scale {
-    /// What two CPU cores do in a minute.
+    /// What two CPU cores do in a minute or two.
     fn default() -> Self {
         Self { max_log2: 10, retention_log2: 20, soak_proofs: 200 }
     }
@@ -191,7 +198,6 @@ pub(crate) struct Context<'s, P> {
     subject: &'s Subject<P>,
     pub(crate) scale: Scale,
     rng: RefCell<ChaCha8Rng>,
-    not_applicable: RefCell<Option<String>>,
 }
 
 impl<'s, P: SplitProver> Context<'s, P> {
@@ -200,20 +206,11 @@ impl<'s, P: SplitProver> Context<'s, P> {
         let mut key = blake3::Hasher::new();
         key.update(&seed.to_le_bytes()).update(case.as_bytes());
         let rng = RefCell::new(ChaCha8Rng::from_seed(*key.finalize().as_bytes()));
-        Self { subject, scale, rng, not_applicable: RefCell::default() }
+        Self { subject, scale, rng }
     }
 
     pub(crate) fn has(&self, capability: Capability) -> bool {
         self.subject.has(capability)
-    }
-
-    /// The case has nothing to judge here, for this reason: it counts as skipped.
-    pub(crate) fn skip(&self, reason: &str) {
-        *self.not_applicable.borrow_mut() = Some(reason.to_owned());
-    }
-
-    pub(crate) fn skipped(&self) -> Option<String> {
-        self.not_applicable.borrow().clone()
     }
 
     pub(crate) fn subject(&self) -> &'s Subject<P> {

@@ -35,6 +35,7 @@ mod process;
 mod report;
 mod run;
 mod subject;
+mod witness;
 mod worker;
 
 #[cfg(test)]
@@ -56,22 +57,41 @@ pub use worker::Reentry;
 /// Runs the suite as a test: prints a line for each case, and panics unless the backend conforms. What
 /// [`conformance_tests!`](crate::conformance_tests) calls.
 ///
-/// `test` is the full path of the test function. Environment variables choose what runs:
-/// `SPLITPROVER_CONFORMANCE_CASE`, `SPLITPROVER_CONFORMANCE_SEED`, `SPLITPROVER_CONFORMANCE_MAX_LOG2`.
+/// `test` is the full path of the test function. The sizes are those of [`Scale::quick`], so that the test takes a minute or so;
+/// environment variables choose others, and what runs:
+///
+/// | `SPLITPROVER_CONFORMANCE_`… | what |
+/// |---|---|
+/// | `CASE` | only these cases: `group/name`, separated by commas |
+/// | `GROUP` | only these groups, separated by commas |
+/// | `SEED` | seed of all randomness |
+/// | `MAX_LOG2`, `RETENTION_LOG2`, `SOAK` | the fields of [`Scale`] |
 ///
 /// # Panics
-/// If a case goes wrong.
+/// If a case goes wrong, or a variable has no such value.
 pub fn check<P: SplitProver>(subject: &Subject<P>, test: &str) {
     // The standard harness knows a test by its path within the crate.
     let name = test.split_once("::").map_or(test, |(_, name)| name);
     let variable = |name: &str| std::env::var(format!("SPLITPROVER_CONFORMANCE_{name}")).ok();
-    let number = |name: &str| variable(name).map(|text| text.parse::<u64>().unwrap_or_else(|e| panic!("{name}: {e}")));
-    let mut options = Options { reentry: Reentry::of_test(name), ..Options::default() };
-    options.cases.extend(variable("CASE"));
-    options.seed = number("SEED").unwrap_or(options.seed);
-    if let Some(log2) = number("MAX_LOG2") {
-        options.scale.max_log2 = u32::try_from(log2).unwrap_or(u32::MAX).min(splitprover_core::domain::MAX_LOG2);
-    }
+    let list = |name: &str| variable(name).map(|text| text.split(',').map(str::to_owned).collect::<Vec<_>>());
+    let number = |name: &str, usual: u64| {
+        variable(name).map_or(usual, |text| text.parse::<u64>().unwrap_or_else(|e| panic!("{name}: {e}")))
+    };
+    let small = |name: &str, usual: u32| u32::try_from(number(name, usual.into())).unwrap_or(u32::MAX);
+    let (usual, quick) = (Options::default(), Scale::quick());
+    let group = |name: String| Group::from_name(&name).unwrap_or_else(|| panic!("GROUP: no group {name}"));
+    let options = Options {
+        groups: list("GROUP").unwrap_or_default().into_iter().map(group).collect(),
+        cases: list("CASE").unwrap_or_default(),
+        seed: number("SEED", usual.seed),
+        scale: Scale {
+            max_log2: small("MAX_LOG2", quick.max_log2).min(splitprover_core::domain::MAX_LOG2),
+            retention_log2: small("RETENTION_LOG2", quick.retention_log2).min(splitprover_core::domain::MAX_LOG2),
+            soak_proofs: small("SOAK", quick.soak_proofs),
+        },
+        reentry: Reentry::of_test(name),
+        ..usual
+    };
     let report = run(subject, &options, |case| println!("{}", case.lines()));
     println!("{}", report.summary());
     let again: Vec<_> = report
@@ -79,10 +99,13 @@ pub fn check<P: SplitProver>(subject: &Subject<P>, test: &str) {
         .map(|case| {
             format!(
                 "SPLITPROVER_CONFORMANCE_CASE={} SPLITPROVER_CONFORMANCE_SEED={} \
-                 SPLITPROVER_CONFORMANCE_MAX_LOG2={} cargo test {name} -- --nocapture",
+                 SPLITPROVER_CONFORMANCE_MAX_LOG2={} SPLITPROVER_CONFORMANCE_RETENTION_LOG2={} \
+                 SPLITPROVER_CONFORMANCE_SOAK={} cargo test {name} -- --nocapture",
                 case.id(),
                 report.seed,
-                report.scale.max_log2
+                report.scale.max_log2,
+                report.scale.retention_log2,
+                report.scale.soak_proofs
             )
         })
         .collect();
@@ -91,11 +114,25 @@ pub fn check<P: SplitProver>(subject: &Subject<P>, test: &str) {
 
 /// Makes a test that runs the conformance suite on a backend: one line in the tests of whoever writes one.
 ///
-/// ```ignore
-/// splitprover_harness::conformance_tests!(conforms, Subject::new("mine", |memory| Mine::open(memory.clone())));
+/// It takes a name and a function from the [`HostMemory`](splitprover_core::HostMemory) on which an instance counts its own to
+/// an instance:
+///
 /// ```
+/// # use splitprover_backend_cpu::{CpuBackend as Mine, CpuOptions};
+/// # use splitprover_core::HostMemory;
+/// # fn open(memory: HostMemory) -> Result<Mine, splitprover_core::BackendError> {
+/// #     Mine::new(CpuOptions { memory, ..CpuOptions::default() })
+/// # }
+/// splitprover_harness::conformance_tests!(conforms, "mine", |memory| open(memory.clone()));
+/// # fn main() {}
+/// ```
+///
+/// or a [`Subject`], which can declare what the backend lacks.
 #[macro_export]
 macro_rules! conformance_tests {
+    ($name:ident, $backend:literal, $open:expr) => {
+        $crate::conformance_tests!($name, $crate::conformance::Subject::new($backend, $open));
+    };
     ($name:ident, $subject:expr) => {
         #[test]
         fn $name() {

@@ -30,7 +30,7 @@ pub enum Verdict {
     },
     /// It wasn't judged.
     Skipped {
-        /// Why: it needs something that the backend is declared to lack, or there is nothing to judge.
+        /// Why: it needs something that the backend is declared to lack, or another case failed that it builds on.
         reason: String,
     },
     /// It failed, as declared.
@@ -165,7 +165,8 @@ impl Report {
             .filter(|c| c.0 > 0)
             .map(|(n, w)| format!("{n} {w}"))
             .collect();
-        let seconds: f64 = self.cases.iter().map(|case| case.seconds).sum();
+        // From zero: the empty sum of floating-point numbers is minus zero.
+        let seconds = self.cases.iter().fold(0.0, |sum, case| sum + case.seconds);
         let counts = if counts.is_empty() { "no case matches".into() } else { counts.join(", ") };
         let verdict = if self.passed() { "conforms" } else { "DOES NOT CONFORM" };
         format!("{} {verdict}: {counts}; seed {}, {seconds:.1} s", self.subject, self.seed)

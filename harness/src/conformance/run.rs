@@ -165,7 +165,6 @@ impl Workers<'_> {
         let limit = self.options.time_limit.unwrap_or(case.time_limit);
         let verdict = match worker.run(&case.id(), self.options.seed, self.options.scale, limit) {
             Outcome::Passed => Verdict::Passed,
-            Outcome::Skipped(reason) => Verdict::Skipped { reason },
             Outcome::Failed(message) => Verdict::Failed { message },
             Outcome::TimedOut => Verdict::TimedOut { limit_s: limit.as_secs_f64() },
             Outcome::Died(how) => {
@@ -177,7 +176,7 @@ impl Workers<'_> {
             }
         };
         // A worker that has seen a failure may be in any state.
-        if matches!(verdict, Verdict::Passed | Verdict::Skipped { .. }) && !case.isolated {
+        if verdict == Verdict::Passed && !case.isolated {
             self.idle = Some(worker);
             return (verdict, None);
         }

@@ -1,10 +1,10 @@
 //! What is put to the test: a way to open instances of a backend, and what the backend says about itself.
 
 use serde::Serialize;
-use splitprover_core::abi::{Backend, OpenOptions};
+use splitprover_core::abi::{Backend, BackendLibrary, OpenOptions};
 use splitprover_core::{BackendError, HostMemory, SplitProver};
 
-use crate::loader::{Location, Registry};
+use crate::loader::Registry;
 
 /// Something that a backend may lack. A case whose requirements aren't declared is skipped, and the report says so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -51,7 +51,7 @@ pub struct KnownFailure {
 }
 
 type Open<P> = dyn Fn(&HostMemory) -> Result<P, String> + Send + Sync;
-type Locate = dyn Fn() -> Result<Location, String> + Send + Sync;
+type Load = dyn Fn() -> Result<(BackendLibrary, OpenOptions), String> + Send + Sync;
 
 /// A backend under test.
 pub struct Subject<P> {
@@ -59,24 +59,24 @@ pub struct Subject<P> {
     open: Box<Open<P>>,
     capabilities: Vec<Capability>,
     known_failures: Vec<KnownFailure>,
-    locate: Option<Box<Locate>>,
+    load: Option<Box<Load>>,
 }
 
 impl Subject<Backend> {
     /// A backend by name or path, as the loader finds it, on the device and with the options of `open`. Nothing is loaded
     /// before a worker process runs a case. No self-test is made: finding out is the suite's business.
     pub fn backend(registry: Registry, request: &str, open: OpenOptions) -> Self {
-        let (again, request) = (registry.clone(), request.to_owned());
-        let mut subject = Self::over(request.clone(), {
-            let request = request.clone();
-            move |memory| {
-                let loaded = registry.load(&request).map_err(|e| e.to_string())?;
-                let open = open.clone().ledger(memory.ledger().clone());
-                loaded.open_untested(&open).map_err(|e| e.to_string())
-            }
+        let request = request.to_owned();
+        let (again, again_request, again_open) = (registry.clone(), request.clone(), open.clone());
+        let mut subject = Self::over(request.clone(), move |memory| {
+            let loaded = registry.load(&request).map_err(|e| e.to_string())?;
+            let open = open.clone().ledger(memory.ledger().clone());
+            loaded.open_untested(&open).map_err(|e| e.to_string())
         });
-        let locate = move || again.load(&request).map(|loaded| loaded.location().clone()).map_err(|e| e.to_string());
-        subject.locate = Some(Box::new(locate));
+        subject.load = Some(Box::new(move || {
+            let loaded = again.load(&again_request).map_err(|e| e.to_string())?;
+            Ok((loaded.library().clone(), again_open.clone()))
+        }));
         subject.capabilities = Capability::ALL.to_vec();
         subject
     }
@@ -94,7 +94,7 @@ impl<P: SplitProver> Subject<P> {
 
     fn over(name: String, open: impl Fn(&HostMemory) -> Result<P, String> + Send + Sync + 'static) -> Self {
         let capabilities = Capability::ALL.into_iter().filter(|&c| c != Capability::Abi).collect();
-        Self { name, open: Box::new(open), capabilities, known_failures: Vec::new(), locate: None }
+        Self { name, open: Box::new(open), capabilities, known_failures: Vec::new(), load: None }
     }
 
     /// The same backend, declared to lack a capability.
@@ -153,9 +153,9 @@ impl<P: SplitProver> Subject<P> {
         (self.open)(memory)
     }
 
-    /// Where the loader finds it; `None` if it isn't the loader's.
-    pub(super) fn locate(&self) -> Option<Result<Location, String>> {
-        self.locate.as_ref().map(|locate| locate())
+    /// Its table, and how a device is opened; `None` if it isn't reached through one.
+    pub(super) fn library(&self) -> Option<Result<(BackendLibrary, OpenOptions), String>> {
+        self.load.as_ref().map(|load| load())
     }
 }
 

@@ -58,7 +58,7 @@ fn every_planted_fault_fails_the_case_that_is_about_it() {
         (Plant::PanicInDrop, "ownership/dropped-in-flight", "FAILED", "planted in drop"),
         (Plant::Hang, "correctness/smallest-circuits", "TIMED OUT", "not done after 2 s"),
         (Plant::Abort, "correctness/smallest-circuits", "CRASHED", "SIGABRT"),
-        (Plant::CopyInputs, "ownership/retention", "FAILED", "1 proofs in flight hold"),
+        (Plant::CopyInputs, "ownership/retention", "FAILED", "1 in flight: "),
         (Plant::ReadInFinish, "ownership/guard", "CRASHED", "SIGSEGV): an input was read after start had returned"),
         (Plant::ReadInFinish, "ownership/poison", "FAILED", "wrong sum: a"),
         (Plant::ReadLater, "ownership/guard", "CRASHED", "SIGSEGV): an input was read after start had returned"),

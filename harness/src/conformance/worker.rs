@@ -72,7 +72,6 @@ struct Request {
 enum Answer {
     Ready,
     Passed,
-    Skipped(String),
     Failed(String),
 }
 
@@ -93,7 +92,7 @@ pub(super) fn serve<P: SplitProver>(subject: &Subject<P>) -> ! {
             Some(found) => {
                 let context = Context::new(subject, scale, seed, &case);
                 match catch_unwind(AssertUnwindSafe(|| (found.body)(&context))) {
-                    Ok(Ok(())) => context.skipped().map_or(Answer::Passed, Answer::Skipped),
+                    Ok(Ok(())) => Answer::Passed,
                     Ok(Err(failure)) => Answer::Failed(failure.0),
                     Err(_) => Answer::Failed("a panic came through to the case".into()),
                 }
@@ -114,7 +113,6 @@ fn answer(answer: &Answer) {
 /// What a worker made of a case.
 pub(super) enum Outcome {
     Passed,
-    Skipped(String),
     Failed(String),
     TimedOut,
     /// The process ended: how.
@@ -186,7 +184,6 @@ impl Worker {
             match self.answers.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
                 Ok(Answer::Ready) => reached = true,
                 Ok(Answer::Passed) => return Outcome::Passed,
-                Ok(Answer::Skipped(reason)) => return Outcome::Skipped(reason),
                 Ok(Answer::Failed(message)) => return Outcome::Failed(message),
                 Err(RecvTimeoutError::Timeout) => {
                     let _ = self.child.kill();

@@ -1,5 +1,5 @@
 /* The contract in plain C: a whole backend, on the calling thread, with the simplest algorithms that are right for every key.
-   Build: cc -O2 -std=c11 -shared -fPIC -fvisibility=hidden -I core/include backend.c -o libsplitprover_backend_c.so */
+   Build: cc -O3 -std=c11 -shared -fPIC -fvisibility=hidden -I core/include backend.c -o libsplitprover_backend_c.so */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -168,6 +168,21 @@ static void plain(const fr *values, uint64_t n, fr *out) {
     for (uint64_t i = 0; i < n; i++) out[i] = fr_mul(values[i], one);
 }
 
+/* Why the inputs can't belong to the key; NULL if they can. The host checks as well; nobody reads by a length that is wrong. */
+static const char *misfit(const SpKey *key, const SpInputs *inputs) {
+    const uint32_t present = inputs->present, c = present >> SP_VECTOR_C & 1;
+    const uint64_t rows = inputs->vectors[SP_VECTOR_A].len;
+    if (!(present >> SP_VECTOR_WITNESS & 1) || inputs->vectors[SP_VECTOR_WITNESS].len != key->shape.num_variables)
+        return "a witness of another length than the key's";
+    if (!(present >> SP_VECTOR_A & 1) && !(present >> SP_VECTOR_B & 1) && !c)
+        return key->matrix_a ? NULL : "without matrices evaluations are needed";
+    if (!(present >> SP_VECTOR_A & 1) || !(present >> SP_VECTOR_B & 1)) return "one evaluation vector without the other";
+    if (rows > (uint64_t)1 << key->shape.domain_log2) return "more evaluations than rows";
+    if (inputs->vectors[SP_VECTOR_B].len != rows || (c && inputs->vectors[SP_VECTOR_C].len != rows))
+        return "evaluations of two lengths";
+    return NULL;
+}
+
 static SpStatus start(SpInstance *instance, SpLoadedKey *loaded, const SpInputs *inputs, SpPending **out,
                       SpError **error) {
     const SpKey *key = &loaded->key;
@@ -175,7 +190,9 @@ static SpStatus start(SpInstance *instance, SpLoadedKey *loaded, const SpInputs 
     const uint64_t n = (uint64_t)1 << key->shape.domain_log2, variables = key->shape.num_variables;
     const bool given = inputs->present >> SP_VECTOR_A & 1, given_c = inputs->present >> SP_VECTOR_C & 1;
     if (loaded->instance != instance) return fail(error, SP_ERR_FOREIGN_KEY, 0, "");
-    if (!given && !key->matrix_a) return fail(error, SP_ERR_UNSUPPORTED, 0, "without matrices evaluations are needed");
+    if (inputs->struct_size < sizeof *inputs) return fail(error, SP_ERR_ARGUMENT, 0, "short inputs");
+    const char *reason = misfit(key, inputs);
+    if (reason) return fail(error, SP_ERR_INPUTS, 0, reason);
 
     /* First whatever may fail: until something is released, the caller gets its inputs back. */
     fr *a = vector(host, n), *b = vector(host, n), *c = vector(host, n), *w = vector(host, variables);

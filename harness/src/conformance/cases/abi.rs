@@ -2,19 +2,16 @@
 #![allow(unsafe_code)]
 
 use std::ffi::c_void;
-use std::mem::ManuallyDrop;
 use std::ptr::{null, null_mut};
 
-use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use splitprover_core::SplitProver;
 use splitprover_core::abi::{
-    SP_ABI_VERSION, SP_ERR_UNSUPPORTED, SP_ERR_VERSION, SP_NEGOTIATE_SYMBOL, SP_OK, SpBackendTable, SpDevice, SpError,
+    OpenOptions, SP_ABI_VERSION, SP_ERR_UNSUPPORTED, SP_ERR_VERSION, SP_OK, SpBackendTable, SpDevice, SpError,
     SpErrorInfo, SpHost, SpInstance, SpNegotiate, SpOpen, SpOption, SpStatus, SpStr,
 };
 
 use crate::conformance::Capability;
 use crate::conformance::case::{Case, Context, Failure, Group, ensure};
-use crate::loader::Location;
 
 pub(super) fn cases<P: SplitProver>() -> Vec<Case<P>> {
     let case = |name: &str, body: fn(&Context<'_, P>) -> Result<(), Failure>| {
@@ -32,46 +29,46 @@ pub(super) fn cases<P: SplitProver>() -> Vec<Case<P>> {
 }
 
 /// A plug-in's function and table, good for the life of the process.
-struct Plugin {
+pub(super) struct Plugin {
     negotiate: SpNegotiate,
-    table: SpBackendTable,
+    pub(super) table: SpBackendTable,
+    /// How the suite opens a device.
+    pub(super) options: OpenOptions,
+}
+
+impl Plugin {
+    /// The table as the plug-in hands it out, whether it was linked in or loaded.
+    pub(super) fn of<P: SplitProver>(context: &Context<'_, P>) -> Result<Self, Failure> {
+        let library = context.subject().library().ok_or("this backend isn't reached through a table")?;
+        let (library, options) = library.map_err(Failure)?;
+        let negotiate = library.entry_point();
+        let mut table = null();
+        let host = Host::new(0);
+        // SAFETY: a host's table and a writable pointer.
+        let status = unsafe { negotiate(SP_ABI_VERSION, SP_ABI_VERSION, host.pointer(), &mut table) };
+        ensure!(status == SP_OK && !table.is_null(), "sp_negotiate of the host's version returned {status}");
+        // SAFETY: the loader has checked that the table has the size of this version at least; it is static.
+        Ok(Self { negotiate, table: unsafe { table.read() }, options })
+    }
 }
 
 fn with_plugin<P: SplitProver>(
     context: &Context<'_, P>,
     body: impl FnOnce(&Plugin) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
-    let location = context.subject().locate().ok_or("this backend isn't the loader's")?.map_err(Failure)?;
-    let Location::File(path) = location else {
-        context.skip("it is linked in: its table is core's own");
-        return Ok(());
-    };
-    // SAFETY: the loader has loaded and checked this library already, for good; this only adds to its count.
-    let library = unsafe { Library::open(Some(&path), RTLD_NOW | RTLD_LOCAL) }.map_err(|e| Failure(e.to_string()))?;
-    let library = ManuallyDrop::new(library);
-    // SAFETY: the symbol has this type in every library that the loader accepts.
-    let symbol = unsafe { library.get::<SpNegotiate>(SP_NEGOTIATE_SYMBOL.as_bytes()) };
-    let negotiate: SpNegotiate = *symbol.map_err(|e| Failure(e.to_string()))?;
-    let mut table = null();
-    let host = Host::new(0);
-    // SAFETY: a host's table and a writable pointer.
-    let status = unsafe { negotiate(SP_ABI_VERSION, SP_ABI_VERSION, host.pointer(), &mut table) };
-    ensure!(status == SP_OK && !table.is_null(), "sp_negotiate of the host's version returned {status}");
-    // SAFETY: the loader has checked that the table has the size of this version at least; it is static.
-    let table = unsafe { table.read() };
-    body(&Plugin { negotiate, table })
+    body(&Plugin::of(context)?)
 }
 
 /// A host's table without callbacks, followed by bytes that this version doesn't know.
 #[repr(C)]
-struct Host {
+pub(super) struct Host {
     known: SpHost,
     unknown: [u8; 64],
 }
 
 impl Host {
     /// `more` bytes longer than this version's.
-    fn new(more: u64) -> Self {
+    pub(super) fn new(more: u64) -> Self {
         let known = SpHost {
             struct_size: size_of::<SpHost>() as u64 + more,
             abi_version: SP_ABI_VERSION,
@@ -83,7 +80,7 @@ impl Host {
         Self { known, unknown: [0xff; 64] }
     }
 
-    fn pointer(&self) -> *const SpHost {
+    pub(super) fn pointer(&self) -> *const SpHost {
         std::ptr::from_ref(self).cast()
     }
 }

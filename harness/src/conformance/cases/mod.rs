@@ -1,6 +1,7 @@
 //! The cases, one file per group.
 
 mod abi;
+mod between;
 mod concurrency;
 mod correctness;
 mod determinism;
@@ -17,6 +18,7 @@ use super::subject::Capability;
 /// All cases at this scale, in the order in which they run: what is wrong shows in the simplest case first.
 pub(crate) fn all<P: SplitProver>(scale: Scale) -> Vec<Case<P>> {
     let mut cases = abi::cases();
+    cases.extend(between::cases());
     cases.extend(correctness::cases(scale));
     cases.extend(determinism::cases());
     cases.extend(ownership::cases());

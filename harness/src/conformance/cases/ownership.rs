@@ -25,7 +25,7 @@ pub(super) fn cases<P: SplitProver>() -> Vec<Case<P>> {
         case("panic", panic),
         case("dropped-in-flight", dropped_in_flight),
         case("forgotten-in-flight", forgotten_in_flight),
-        case("retention", retention).isolated().seconds(180),
+        case("retention", retention).isolated().seconds(400),
     ]
 }
 
@@ -277,7 +277,7 @@ fn retention<P: SplitProver>(context: &Context<'_, P>) -> Result<(), Failure> {
         let allowed = count * declared + slack;
         ensure!(
             grown <= allowed,
-            "{count} proofs in flight hold {} MiB; {} MiB each are declared, inputs have {} MiB each",
+            "{count} in flight: {} MiB held; {} MiB for each proof are declared (retained_host_bytes), its inputs have {} MiB",
             grown / MIB,
             declared / MIB,
             input_bytes / MIB

@@ -1,19 +1,18 @@
 //! A backend to copy. It computes on the calling thread with the simplest algorithms that are right for every key: replace
-//! [`multiexp`] and [`transform`] by your device's, and keep the order of things in [`Template::start`].
+//! `multiexp` and `transform` by your device's, and keep the order of things in `Template::start`.
 
 use std::sync::Arc;
 
 use ff::{Field, PrimeField};
 use group::{Group, prime::PrimeCurveAffine};
 use splitprover_core::abi::{BackendPlugin, DeviceInfo, Host, LogLevel, Options};
-use splitprover_core::memory::OutOfHostMemory;
 use splitprover_core::{
-    BackendError, CircuitShape, CsrMatrix, G1Projective, G2Projective, HBasis, HostBuf, LentInputs, MemoryClass,
+    BackendError, CircuitShape, CsrMatrix, G1Projective, G2Projective, HBasis, HostMemory, LentInputs, MemoryClass,
     PendingSums, PointRecord, ProvingKey, Query, QuerySums, Scalar, SplitProver,
 };
 
 /// The plug-in: names, devices, and how to open one.
-struct Plugin;
+pub struct Plugin;
 
 impl BackendPlugin for Plugin {
     const NAME: &'static str = "template";
@@ -32,19 +31,18 @@ impl BackendPlugin for Plugin {
             return Err(BackendError::device("open", format!("there is no device {device}")));
         }
         host.log(LogLevel::Debug, "template", "opened");
-        Ok(Template { host })
+        Ok(Template::new(host.memory().clone()))
     }
 }
 
-splitprover_core::export_backend!(Plugin);
-
-/// An open device.
-struct Template {
-    host: Host,
+/// An open device. Yours may keep the whole [`Host`] as well, for its log.
+pub struct Template {
+    /// Host memory on the host's account: it is counted, and may be refused.
+    memory: HostMemory,
 }
 
 /// A proof in flight. Everything was done in `start`, so this holds the sums; yours holds a stream or an event.
-struct Pending(QuerySums);
+pub struct Pending(QuerySums);
 
 impl PendingSums for Pending {
     fn finish(self) -> Result<QuerySums, BackendError> {
@@ -65,7 +63,8 @@ impl SplitProver for Template {
         let LentInputs { witness, evaluations, .. } = inputs;
         let n = key.domain().size();
         // First whatever may fail: until something is released, the caller gets its inputs back.
-        let (mut a, mut b, mut c) = (self.buffer(n)?, self.buffer(n)?, self.buffer(n)?);
+        let zeros = || self.memory.zeroed::<Scalar>(MemoryClass::Backend, n);
+        let (mut a, mut b, mut c) = (zeros()?, zeros()?, zeros()?);
         match (evaluations, key.matrices()) {
             (Some(given), _) => {
                 // Each vector is released as soon as it has been read.
@@ -89,13 +88,12 @@ impl SplitProver for Template {
             (None, None) => return Err(BackendError::Unsupported("a key without matrices needs evaluations".into())),
         }
         let h = quotient(key, &mut a, &mut b, &mut c);
-        let private = &witness[key.shape().num_public + 1..];
         let sums = QuerySums {
             a: multiexp(key.a(), &witness, G1Projective::multi_exp),
             b_g1: multiexp(key.b_g1(), &witness, G1Projective::multi_exp),
             b_g2: multiexp(key.b_g2(), &witness, G2Projective::multi_exp),
             hl: (G1Projective::from(multiexp(key.h(), h, G1Projective::multi_exp))
-                + multiexp(key.l(), private, G1Projective::multi_exp))
+                + multiexp(key.l(), &witness[key.shape().num_public + 1..], G1Projective::multi_exp))
             .into(),
         };
         witness.release();
@@ -108,9 +106,9 @@ impl SplitProver for Template {
 }
 
 impl Template {
-    /// Zeros, on the host's account: it counts them, and may refuse.
-    fn buffer(&self, len: usize) -> Result<HostBuf<Scalar>, OutOfHostMemory> {
-        self.host.memory().zeroed(MemoryClass::Backend, len)
+    /// Opens the device.
+    pub fn new(memory: HostMemory) -> Self {
+        Self { memory }
     }
 }
 
@@ -184,13 +182,19 @@ fn transform(values: &mut [Scalar], omega: Scalar) {
     }
 }
 
-/// Σ scalars[i]·Pᵢ over the dense variables i of a query.
+/// Σ scalars[i]·Pᵢ over the dense variables i of a query; in pieces, so that what isn't on the account doesn't grow.
 fn multiexp<C, P>(query: &Query<C>, scalars: &[Scalar], multi_exp: fn(&[P], &[Scalar]) -> P) -> C
 where
     C: PointRecord + PrimeCurveAffine<Curve = P>,
     P: Group + From<C> + Into<C>,
 {
-    let (points, scalars): (Vec<P>, Vec<Scalar>) =
-        query.dense().map(|(variable, record)| (P::from(query.table().get(record)), scalars[variable])).unzip();
-    if points.is_empty() { C::identity() } else { multi_exp(&points, &scalars).into() }
+    let mut dense = query.dense().map(|(variable, record)| (P::from(query.table().get(record)), scalars[variable]));
+    let mut sum = P::identity();
+    loop {
+        let (points, scalars): (Vec<P>, Vec<Scalar>) = dense.by_ref().take(1 << 13).unzip();
+        if points.is_empty() {
+            return sum.into();
+        }
+        sum += multi_exp(&points, &scalars);
+    }
 }

@@ -1,0 +1,3 @@
+//! The backend, exported.
+
+splitprover_core::export_backend!(backend::Plugin);
