@@ -3,6 +3,7 @@
 
 use std::time::{Duration, Instant};
 
+use splitprover_core::key::Storage;
 use splitprover_core::{BackendError, Disposal, HostMemory, MemoryClass, SplitProver};
 
 use super::{form, forms};
@@ -246,7 +247,15 @@ fn retention<P: SplitProver>(context: &Context<'_, P>) -> Result<(), Failure> {
     let mut rng = context.rng();
     // Few bases, so that the time goes into nothing but what is measured; all of the domain.
     let few = Density::First(500);
-    let plan = Plan { a: few, b: few, l: few, h: few, matrices: false, ..Plan::of_log2(context.scale.retention_log2) };
+    let plan = Plan {
+        a: few,
+        b: few,
+        l: few,
+        h: few,
+        storage: Storage::Compact,
+        matrices: false,
+        ..Plan::of_log2(context.scale.retention_log2)
+    };
     let material = Material::new(plan, &mut rng)?;
     let rows = |rng: &mut _| Witness::Small.values(plan.rows, rng);
     let mut witness = Witness::Small.values(plan.variables, &mut rng);
