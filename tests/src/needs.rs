@@ -1,6 +1,6 @@
 //! Tests that need something which not every machine has.
 //!
-//! `SPLITPROVER_REQUIRE` lists what must be there (`cpu,snarkjs`): missing it is a failure then. What isn't listed and isn't
+//! `SPLITPROVER_REQUIRE` lists what must be there (`cpu,snarkjs,opencl`): missing it is a failure then. What isn't listed and isn't
 //! there is skipped, with a line that says so.
 
 /// Whether a test that needs `what` can run. `reason` says what is missing, `None` that it is there.

@@ -1,0 +1,3 @@
+//! The OpenCL backend, exported.
+
+splitprover_core::export_backend!(opencl::OpenClPlugin);
