@@ -4,10 +4,12 @@
 //! compiler, hands them the committed seeds and mutations of those. Each function promises the same: it returns for any bytes,
 //! without a panic and with memory in proportion to them, and what it accepts passes the checks that its comment names.
 
+mod boundary;
 mod files;
 mod prove;
 mod verify;
 
+pub use boundary::{negotiate, start_arguments};
 pub use files::{json, params, r1cs, wtns, zkey};
 pub use prove::prove;
 pub use verify::verify;
@@ -25,7 +27,7 @@ pub enum Outcome {
 pub type Target = (&'static str, fn(&[u8]) -> Outcome);
 
 /// All targets.
-pub const TARGETS: [Target; 7] = [
+pub const TARGETS: [Target; 9] = [
     ("zkey", zkey),
     ("wtns", wtns),
     ("r1cs", r1cs),
@@ -33,4 +35,6 @@ pub const TARGETS: [Target; 7] = [
     ("json", json),
     ("verify", verify),
     ("prove", prove),
+    ("negotiate", negotiate),
+    ("start_arguments", start_arguments),
 ];

@@ -147,6 +147,16 @@ fn proving_survives_mutations() {
 }
 
 #[test]
+fn negotiation_survives_mutations() {
+    run(target("negotiate"), 4000);
+}
+
+#[test]
+fn starting_survives_mutations() {
+    run(target("start_arguments"), 4000);
+}
+
+#[test]
 fn every_folder_of_seeds_has_its_target() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds");
     let mut folders: Vec<_> = std::fs::read_dir(folder)
