@@ -262,6 +262,13 @@ fn usage_files_and_backends_have_their_exit_codes() {
     expect(&prove(&["--backend", "no-such-backend"]), 4);
     expect(&prove(&["--backend", "/no/such/library.so"]), 4);
     expect(&prove(&["--device", "7"]), 4);
+    expect(&prove(&["--vram-limit", "12GB"]), 2);
+    // The CPU has no such option, and says so.
+    expect(&prove(&["--vram-limit", "1GiB"]), 4);
+    expect(&run(["kernels", "--arch", "sm_90"]), 2);
+    let kernels = run(["kernels", "--backend", "cpu", "--arch", "sm_90", "--out", "/no/such/folder"]);
+    expect(&kernels, 4);
+    assert!(stderr(&kernels).contains("backend cpu has no kernels"), "{kernels:?}");
     expect(&prove(&["--insecure-blinding", "1"]), 2);
     expect(&prove(&["--insecure-blinding", "1,x"]), 2);
     let output = prove(&["--json"]);

@@ -5,6 +5,7 @@
 
 use std::any::Any;
 use std::mem::forget;
+use std::path::Path;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -13,9 +14,10 @@ use ff::Field;
 use group::prime::PrimeCurveAffine;
 use rand_core::OsRng;
 use splitprover_core::abi::{
-    Backend, BackendLibrary, BackendPlugin, DeviceInfo, FixedBase, Host, LogLevel, LogSink, NegotiationError,
-    OpenOptions, Options, PinnedAllocator, SP_ABI_VERSION, SP_ERR_DEVICE, SP_ERR_VERSION, SP_OK, SpBackendTable,
-    SpError, SpHost, SpInputs, SpInstance, SpLoadedKey, SpPending, SpStatus, SpStr, Statistic, negotiate, table,
+    Backend, BackendLibrary, BackendPlugin, DeviceInfo, FixedBase, Host, KernelBuilder, LogLevel, LogSink,
+    NegotiationError, OpenOptions, Options, PinnedAllocator, SP_ABI_VERSION, SP_ERR_DEVICE, SP_ERR_VERSION, SP_OK,
+    SpBackendTable, SpError, SpHost, SpInputs, SpInstance, SpLoadedKey, SpPending, SpStatus, SpStr, Statistic,
+    negotiate, table,
 };
 use splitprover_core::host_buf::{ForeignMemory, Origin};
 use splitprover_core::memory::OutOfHostMemory;
@@ -529,6 +531,17 @@ impl SplitProver for Scripted2 {
     }
 }
 
+impl KernelBuilder for Scripted2 {
+    fn build(&self, arch: &str, folder: &Path, report: &mut dyn FnMut(&str)) -> Result<(), BackendError> {
+        if arch == "sm_1" {
+            return Err(BackendError::device("compiling kernels", "no such architecture"));
+        }
+        report(&format!("one for {arch}"));
+        report(&format!("two in {}", folder.display()));
+        Ok(())
+    }
+}
+
 impl BackendPlugin for Extended {
     const NAME: &'static str = "extended";
     const VENDOR: &'static str = "splitprover";
@@ -553,6 +566,10 @@ impl BackendPlugin for Extended {
 
     fn statistics(_: &Scripted2) -> Vec<Statistic> {
         vec![Statistic { name: "kernel_ms".into(), value: 1.5 }, Statistic { name: "proofs".into(), value: 3.0 }]
+    }
+
+    fn kernels() -> Option<&'static dyn KernelBuilder> {
+        Some(&Scripted2)
     }
 }
 
@@ -607,6 +624,17 @@ fn fixed_base_multiples_and_statistics_cross() {
     assert!(naive.fixed_base_g1(&base1, &scalars, &mut in_g1).is_none());
     assert!(naive.fixed_base_g2(&base2, &scalars, &mut in_g2).is_none());
     assert!(naive.statistics().unwrap().is_empty());
+}
+
+#[test]
+fn kernels_are_built_without_an_instance() {
+    let library = BackendLibrary::in_process::<Extended>();
+    let mut lines = Vec::new();
+    library.build_kernels("sm_90", "/some/cache", |line| lines.push(line)).unwrap().unwrap();
+    assert_eq!(lines, ["one for sm_90", "two in /some/cache"]);
+    let refused = library.build_kernels("sm_1", "", |_| ()).unwrap().unwrap_err();
+    assert!(refused.to_string().contains("no such architecture"), "{refused}");
+    assert!(BackendLibrary::in_process::<Naive>().build_kernels("sm_90", "", |_| ()).is_none());
 }
 
 /// The table of [`Naive`], altered, handed out by an `sp_negotiate`. Each test has one of its own.

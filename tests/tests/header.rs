@@ -36,6 +36,7 @@ fn strings() -> String {
         ("SP_EXT_PINNED", SP_EXT_PINNED),
         ("SP_EXT_FIXED_BASE", SP_EXT_FIXED_BASE),
         ("SP_EXT_STATISTICS", SP_EXT_STATISTICS),
+        ("SP_EXT_KERNELS", SP_EXT_KERNELS),
     ]
     .map(|(name, value)| format!("#define {name} {value:?}\n"))
     .concat()
@@ -69,7 +70,7 @@ fn the_header_is_up_to_date() {
                 cbindgen::ItemType::OpaqueItems,
             ]
             .into(),
-            include: ["SpBackendTable", "SpPinnedTable", "SpPinnedBuffer", "SpFixedBaseTable", "SpStatisticsTable", "SpNegotiate"]
+            include: ["SpBackendTable", "SpPinnedTable", "SpPinnedBuffer", "SpFixedBaseTable", "SpStatisticsTable", "SpKernelsTable", "SpNegotiate"]
                 .map(Into::into)
                 .into(),
             ..Default::default()

@@ -13,6 +13,9 @@ pub const SP_EXT_FIXED_BASE: &str = "splitprover.fixed_base.0";
 /// Name of [`SpStatisticsTable`].
 pub const SP_EXT_STATISTICS: &str = "splitprover.statistics.0";
 
+/// Name of [`SpKernelsTable`].
+pub const SP_EXT_KERNELS: &str = "splitprover.kernels.0";
+
 /// A pinned buffer, as `allocate` describes it.
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -87,6 +90,28 @@ pub struct SpStatisticsTable {
         unsafe extern "C" fn(
             instance: *mut SpInstance,
             visit: SpStatisticVisitor,
+            ctx: *mut c_void,
+            error: *mut *mut SpError,
+        ) -> SpStatus,
+    >,
+}
+
+/// Called with one line of a report.
+pub type SpLineVisitor = Option<unsafe extern "C" fn(ctx: *mut c_void, line: SpStr)>;
+
+/// Kernels compiled ahead of time, where there is no device: images are built, caches are filled.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct SpKernelsTable {
+    /// Size of this struct in bytes, as its maker knows it.
+    pub struct_size: u64,
+    /// Compiles all kernels for an architecture, named as the vendor does ("sm_90"), into the kernel cache at `folder`. Needs
+    /// no instance and no device. Calls `visit` with a line for each thing that was built.
+    pub build: Option<
+        unsafe extern "C" fn(
+            arch: SpStr,
+            folder: SpStr,
+            visit: SpLineVisitor,
             ctx: *mut c_void,
             error: *mut *mut SpError,
         ) -> SpStatus,

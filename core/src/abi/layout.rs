@@ -27,5 +27,5 @@ const _: () = {
     assert!(size_of::<SpPinnedBuffer>() == 40 && offset_of!(SpPinnedBuffer, pool) == 32);
     assert!(size_of::<SpPinnedTable>() == 24 && offset_of!(SpPinnedTable, free) == 16);
     assert!(size_of::<SpFixedBaseTable>() == 24 && offset_of!(SpFixedBaseTable, g2) == 16);
-    assert!(size_of::<SpStatisticsTable>() == 16);
+    assert!(size_of::<SpStatisticsTable>() == 16 && size_of::<SpKernelsTable>() == 16);
 };

@@ -34,7 +34,7 @@ pub use backend::{
 };
 pub use extensions::*;
 pub use host::{LogLevel, LogSink};
-pub use plugin::{BackendPlugin, FixedBase, Host, Options, PinnedAllocator, Statistic};
+pub use plugin::{BackendPlugin, FixedBase, Host, KernelBuilder, Options, PinnedAllocator, Statistic};
 pub use shims::{negotiate, table};
 pub use types::*;
 

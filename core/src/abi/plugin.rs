@@ -39,6 +39,7 @@
 //! ```
 
 use std::ffi::c_void;
+use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use blstrs::{G1Affine, G2Affine, Scalar};
@@ -94,6 +95,21 @@ pub trait BackendPlugin: 'static {
     fn statistics(_prover: &Self::Prover) -> Vec<Statistic> {
         Vec::new()
     }
+
+    /// Extension: kernels compiled ahead of time, without a device.
+    fn kernels() -> Option<&'static dyn KernelBuilder> {
+        None
+    }
+}
+
+/// Compiles a backend's kernels ahead of time.
+pub trait KernelBuilder {
+    /// Compiles all kernels for the architecture `arch`, as the vendor names it, into the kernel cache in `folder`; `report`
+    /// takes a line for each thing that was built.
+    ///
+    /// # Errors
+    /// [`BackendError`]: no compiler, an architecture it doesn't know, a folder that can't be written.
+    fn build(&self, arch: &str, folder: &Path, report: &mut dyn FnMut(&str)) -> Result<(), BackendError>;
 }
 
 /// Makes pinned buffers.

@@ -11,6 +11,7 @@ mod export_params;
 mod export_vk;
 mod failure;
 mod inspect;
+mod kernels;
 mod key_file;
 mod progress;
 mod prove;
@@ -53,6 +54,8 @@ enum Command {
     /// Time a backend: multi-exponentiations, transforms, whole proofs, every result checked
     #[command(subcommand)]
     Bench(Box<bench::Bench>),
+    /// Compile a backend's kernels ahead of time, where there is no device
+    Kernels(kernels::Arguments),
     /// List every backend: loaded, or why not
     Backends(backend::ListArguments),
 }
@@ -73,6 +76,7 @@ pub fn main() -> ExitCode {
         Command::Setup(arguments) => setup::run(&arguments),
         Command::Conform(arguments) => conform::run(&arguments),
         Command::Bench(bench) => bench::run(&bench),
+        Command::Kernels(arguments) => kernels::run(&arguments),
         Command::Backends(arguments) => backend::list(&arguments),
     };
     match result {

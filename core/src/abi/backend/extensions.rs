@@ -1,4 +1,4 @@
-//! What a backend may offer beyond proving: pinned buffers, multiples of a base, figures.
+//! What a backend may offer beyond proving: pinned buffers, multiples of a base, figures, kernels ahead of time.
 
 use std::ffi::c_void;
 use std::ptr::NonNull;
@@ -10,11 +10,47 @@ use super::super::extensions::*;
 use super::super::plugin::Statistic;
 use super::super::types::*;
 use super::super::{quietly, text};
-use super::library::broken;
+use super::library::{BackendLibrary, broken};
 use super::{Backend, Instance};
 use crate::error::BackendError;
 use crate::host_buf::ForeignMemory;
 use crate::point::PointRecord;
+
+impl BackendLibrary {
+    /// Compiles all kernels for an architecture, named as the vendor does (`sm_90`), into the kernel cache at `folder`, without a
+    /// device; `report` takes a line for each thing built. `None` if the backend doesn't do it.
+    ///
+    /// # Errors
+    /// What the backend says.
+    pub fn build_kernels(
+        &self,
+        arch: &str,
+        folder: &str,
+        mut report: impl FnMut(String) + Send,
+    ) -> Option<Result<(), BackendError>> {
+        type Report<'r> = Mutex<&'r mut (dyn FnMut(String) + Send)>;
+        /// # Safety
+        /// `ctx` is the report below, the string readable.
+        unsafe extern "C" fn visit(ctx: *mut c_void, line: SpStr) {
+            quietly((), || {
+                // SAFETY: by the caller's promise.
+                let (report, line) = unsafe { (ctx.cast::<Report<'_>>().as_ref(), text(line)) };
+                if let Some(report) = report {
+                    report.lock().unwrap_or_else(PoisonError::into_inner)(line);
+                }
+            });
+        }
+        // SAFETY: the struct of that name.
+        let build = unsafe { self.0.extension::<SpKernelsTable>(SP_EXT_KERNELS) }?.build?;
+        let report: Report<'_> = Mutex::new(&mut report);
+        let result = self.0.call(|error| {
+            let ctx = std::ptr::from_ref(&report).cast_mut().cast();
+            // SAFETY: strings and report live during the call.
+            unsafe { build(SpStr::new(arch), SpStr::new(folder), Some(visit), ctx, error) }
+        });
+        if matches!(result, Err(BackendError::Unsupported(_))) { None } else { Some(result) }
+    }
+}
 
 impl Backend {
     /// A pinned buffer of at least `bytes`; `None` if the backend has none to offer. Give it to

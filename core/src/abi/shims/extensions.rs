@@ -1,6 +1,7 @@
 //! The extensions' tables and entries.
 
 use std::ffi::c_void;
+use std::path::Path;
 
 use blstrs::{G1Affine, G2Affine, Scalar};
 
@@ -46,12 +47,16 @@ impl<P: BackendPlugin> Shims<P> {
     const STATISTICS: SpStatisticsTable =
         SpStatisticsTable { struct_size: size_of::<SpStatisticsTable>() as u64, visit: Some(Self::statistics) };
 
+    const KERNELS: SpKernelsTable =
+        SpKernelsTable { struct_size: size_of::<SpKernelsTable>() as u64, build: Some(Self::build_kernels) };
+
     pub(super) unsafe extern "C" fn extension(name: SpStr) -> *const c_void {
         // SAFETY: see `Shims`.
         match unsafe { text(name) }.as_str() {
             SP_EXT_PINNED => std::ptr::from_ref(&Self::PINNED).cast(),
             SP_EXT_FIXED_BASE => std::ptr::from_ref(&Self::FIXED_BASE).cast(),
             SP_EXT_STATISTICS => std::ptr::from_ref(&Self::STATISTICS).cast(),
+            SP_EXT_KERNELS if P::kernels().is_some() => std::ptr::from_ref(&Self::KERNELS).cast(),
             _ => std::ptr::null(),
         }
     }
@@ -137,6 +142,28 @@ impl<P: BackendPlugin> Shims<P> {
                 unsafe { visit(ctx, SpStr::new(&statistic.name), statistic.value) };
             }
             Ok(())
+        };
+        // SAFETY: see `Shims`.
+        unsafe { entry(error, body) }
+    }
+
+    unsafe extern "C" fn build_kernels(
+        arch: SpStr,
+        folder: SpStr,
+        visit: SpLineVisitor,
+        ctx: *mut c_void,
+        error: *mut *mut SpError,
+    ) -> SpStatus {
+        let body = || {
+            // SAFETY: strings that live during the call.
+            let (arch, folder) = unsafe { (text(arch), text(folder)) };
+            let builder = P::kernels().ok_or_else(|| BackendError::Unsupported("kernels ahead of time".into()))?;
+            builder.build(&arch, Path::new(&folder), &mut |line| {
+                if let Some(visit) = visit {
+                    // SAFETY: the host's function with the host's argument; the string lives during the call.
+                    unsafe { visit(ctx, SpStr::new(line)) };
+                }
+            })
         };
         // SAFETY: see `Shims`.
         unsafe { entry(error, body) }
