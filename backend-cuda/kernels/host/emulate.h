@@ -101,16 +101,21 @@ static inline void emu_make(EmuContext &context, char *stack, size_t bytes, void
 struct EmuFiber {
     EmuContext context;
     std::vector<char> stack;
+    emu_dim3 index;
     bool done;
 };
 
 static std::mutex emu_one_at_a_time;
 static EmuContext emu_scheduler;
 static std::vector<EmuFiber> emu_fibers;
-static unsigned emu_current, emu_count, emu_alive, emu_at_barrier;
+static unsigned emu_current, emu_alive, emu_at_barrier;
 static uint64_t emu_barrier_generation, emu_barrier_sum[2];
 static uint64_t emu_progress;
+// Lanes that meet: whole warps, by far the most often, and any others.
+static EmuGroup emu_warps[32];
 static std::map<std::pair<unsigned, unsigned>, EmuGroup> emu_groups;
+// For each warp, the lanes that run.
+static unsigned emu_lanes[32];
 static void (*emu_body)(void *);
 static void *emu_argument;
 
@@ -121,6 +126,7 @@ static inline void emu_yield() {
 static void emu_entry() {
     emu_body(emu_argument);
     emu_fibers[emu_current].done = true;
+    emu_lanes[emu_current / 32] &= ~(1u << emu_current % 32);
     emu_alive--;
     emu_progress++;
     // A thread that has ended counts as arrived everywhere.
@@ -132,7 +138,7 @@ static void emu_entry() {
 }
 
 static inline void emu_run_block(unsigned threads) {
-    emu_alive = emu_count = threads;
+    emu_alive = threads;
     emu_at_barrier = 0;
     emu_groups.clear();
     if (emu_fibers.size() < threads) emu_fibers.resize(threads);
@@ -140,15 +146,27 @@ static inline void emu_run_block(unsigned threads) {
         EmuFiber &fiber = emu_fibers[i];
         if (fiber.stack.empty()) fiber.stack.resize(256 * 1024);
         fiber.done = false;
+        fiber.index = {i % blockDim.x, i / blockDim.x % blockDim.y, i / blockDim.x / blockDim.y};
         emu_make(fiber.context, fiber.stack.data(), fiber.stack.size(), emu_entry, emu_scheduler);
+    }
+    for (unsigned warp = 0; warp * 32 < threads; warp++) {
+        const unsigned count = threads - warp * 32;
+        emu_warps[warp] = EmuGroup();
+        emu_lanes[warp] = count < 32 ? (1u << count) - 1 : ~0u;
     }
     while (emu_alive != 0) {
         const uint64_t before = emu_progress;
-        for (unsigned i = 0; i < threads; i++) {
-            if (emu_fibers[i].done) continue;
-            emu_current = i;
-            threadIdx = {i % blockDim.x, i / blockDim.x % blockDim.y, i / blockDim.x / blockDim.y};
-            emu_swap(emu_scheduler, emu_fibers[i].context);
+        for (unsigned warp = 0; warp * 32 < threads; warp++) {
+            // A warp runs until it can only wait for others: most meetings are within one.
+            uint64_t seen;
+            do {
+                seen = emu_progress;
+                for (unsigned lanes = emu_lanes[warp]; lanes != 0; lanes &= lanes - 1) {
+                    emu_current = warp * 32 + __builtin_ctz(lanes);
+                    threadIdx = emu_fibers[emu_current].index;
+                    emu_swap(emu_scheduler, emu_fibers[emu_current].context);
+                }
+            } while (emu_progress != seen);
         }
         if (emu_progress == before) {
             std::fprintf(stderr, "emulated kernel: deadlock, %u threads wait\n", emu_alive);
@@ -179,8 +197,7 @@ static inline uint64_t emu_barrier(uint64_t addend) {
 // All lanes of `mask` meet and see each other's values.
 static inline const EmuGroup &emu_meet(unsigned mask, uint64_t value, unsigned &side) {
     const unsigned lane = emu_current % 32, warp = emu_current / 32;
-    const unsigned lanes = emu_count - warp * 32 < 32 ? (1u << (emu_count - warp * 32)) - 1 : ~0u;
-    EmuGroup &group = emu_groups[{warp, mask}];
+    EmuGroup &group = mask == ~0u ? emu_warps[warp] : emu_groups[{warp, mask}];
     const uint64_t generation = group.generation;
     side = generation & 1;
     if (group.arrived == 0) group.present[side] = 0;
@@ -188,10 +205,7 @@ static inline const EmuGroup &emu_meet(unsigned mask, uint64_t value, unsigned &
     group.present[side] |= 1u << lane;
     group.arrived |= 1u << lane;
     emu_progress++;
-    unsigned expected = mask & lanes;
-    for (unsigned i = 0; i < 32; i++) {
-        if ((expected >> i & 1) && emu_fibers[warp * 32 + i].done) expected &= ~(1u << i);
-    }
+    const unsigned expected = mask & emu_lanes[warp];
     if ((group.arrived & expected) == expected) {
         group.arrived = 0;
         group.generation++;
