@@ -65,7 +65,7 @@ impl Context {
     /// Opens device `ordinal` as the driver numbers them.
     ///
     /// # Errors
-    /// Says in one line what is missing: the driver library, a driver that works, the device, or a card of compute capability 7.0 or later.
+    /// Says in one line what is missing: the driver library, a driver that works, the device, or a card of compute capability 7.5 or later.
     pub fn open(ordinal: u32) -> Result<Self, CudaError> {
         Ok(Self::from_api(Api::open(ordinal)?))
     }
