@@ -231,30 +231,27 @@ impl Quotient {
             tiny,
             memory,
         };
+        // SAFETY: each range below was taken from `memory` with the length asked for, and `memory` outlives the work: dropping it frees
+        // it in the driver, which waits for the device's use of it.
+        let powers = |out, first, base, count| unsafe { quotient.powers(stream, out, first, base, count) };
         if !quotient.passes.is_empty() {
             for (tables, root) in [(forward, root), (inverse, root_inverse)] {
                 let power = |log_count: u32| root.pow_vartime([1u64 << (log_n - log_count)]);
-                quotient.powers(stream, tables.small, one, power(layout.log_small), layout.small)?;
-                quotient.powers(stream, tables.big, one, power(layout.log_big), layout.big)?;
-                quotient.powers(stream, tables.low, one, root, layout.low)?;
+                powers(tables.small, one, power(layout.log_small), layout.small)?;
+                powers(tables.big, one, power(layout.log_big), layout.big)?;
+                powers(tables.low, one, root, layout.low)?;
             }
             if full != DevicePtr::NULL {
-                quotient.powers(stream, full, one, root, layout.full)?;
+                powers(full, one, root, layout.full)?;
             }
             let mut scales = vec![(to_coset, n_inverse, shift)];
             if basis == HBasis::Monomial {
                 scales.push((from_coset, n_inverse * z_inverse, shift_inverse));
-                quotient.powers(stream, plain.low, n_inverse * z_inverse, one, layout.scale_low)?;
+                powers(plain.low, n_inverse * z_inverse, one, layout.scale_low)?;
             }
             for (scale, first, base) in scales {
-                quotient.powers(
-                    stream,
-                    scale.high,
-                    one,
-                    base.pow_vartime([1u64 << LOG_SCALE_LOW]),
-                    layout.scale_high,
-                )?;
-                quotient.powers(stream, scale.low, first, base, layout.scale_low)?;
+                powers(scale.high, one, base.pow_vartime([1u64 << LOG_SCALE_LOW]), layout.scale_high)?;
+                powers(scale.low, first, base, layout.scale_low)?;
             }
         }
         Ok(quotient)
@@ -272,7 +269,11 @@ impl Quotient {
         self.memory.bytes()
     }
 
-    fn powers(
+    /// Queues first·baseⁱ for i below `count`.
+    ///
+    /// # Safety
+    /// `out` must be allocated for `count` scalars until the stream has passed this work.
+    unsafe fn powers(
         &self,
         stream: &Stream,
         out: DevicePtr,
@@ -281,8 +282,7 @@ impl Quotient {
         count: u64,
     ) -> Result<(), CudaError> {
         let args = [out.into(), words(first), words(base), count.into()];
-        // SAFETY: `ntt_powers(out, first, base, count)` writes `count` scalars at `out`, inside `memory`, which outlives the work:
-        // dropping it frees memory in the driver, which waits for the device's use of it.
+        // SAFETY: `ntt_powers(out, first, base, count)` writes `count` scalars at `out`: our caller's promise.
         unsafe { self.kernels.powers.launch(stream, [(count as u32).div_ceil(128), 1, 1], [128, 1, 1], 0, &args) }
     }
 
@@ -300,7 +300,8 @@ impl Quotient {
         first: Scalar,
         base: Scalar,
     ) -> Result<(), CudaError> {
-        self.powers(stream, vector, first, base, 1 << self.log_n)
+        // SAFETY: our caller's promise.
+        unsafe { self.powers(stream, vector, first, base, 1 << self.log_n) }
     }
 
     /// Queues the computation of the H query's scalars from the rows: n of them for the odd-Lagrange basis, n coefficients (the last
@@ -323,7 +324,7 @@ impl Quotient {
         let c_source =
             if c_given { Source { at: c, times: DevicePtr::NULL, len } } else { Source { at: a, times: b, len } };
         let plain = |at| Source { at, times: DevicePtr::NULL, len };
-        // SAFETY: for everything below, our caller's promise covers every vector; passes stay inside n elements.
+        // SAFETY: our caller's promise covers the three vectors, the only ones that are handed on; passes stay inside n elements.
         unsafe {
             match self.basis {
                 HBasis::OddLagrange => {
@@ -399,6 +400,9 @@ impl Quotient {
 
     /// The column passes of an inverse transform. With a single pass there are none, and the rows read the source themselves: then
     /// it is copied, or multiplied, to its place.
+    ///
+    /// # Safety
+    /// As [`enqueue`](Self::enqueue).
     unsafe fn down(&self, stream: &Stream, source: Source, to: DevicePtr) -> Result<(), CudaError> {
         let mut source = source;
         let mut log_s = self.log_n;
@@ -425,6 +429,9 @@ impl Quotient {
     }
 
     /// The rows of an inverse transform, a factor per coefficient, and the rows of a forward transform.
+    ///
+    /// # Safety
+    /// As [`enqueue`](Self::enqueue).
     unsafe fn middle(&self, stream: &Stream, vector: DevicePtr, scale: Scale) -> Result<(), CudaError> {
         let source = Source { at: vector, times: DevicePtr::NULL, len: 1 << self.log_n };
         // SAFETY: our caller's promise.
@@ -432,6 +439,9 @@ impl Quotient {
     }
 
     /// The rows of an inverse transform and a factor per coefficient.
+    ///
+    /// # Safety
+    /// As [`enqueue`](Self::enqueue).
     unsafe fn bottom(&self, stream: &Stream, vector: DevicePtr, scale: Scale) -> Result<(), CudaError> {
         let source = Source { at: vector, times: DevicePtr::NULL, len: 1 << self.log_n };
         // SAFETY: our caller's promise.
@@ -439,6 +449,9 @@ impl Quotient {
     }
 
     /// The column passes of a forward transform; `product` makes the last of them write p∘q minus its result.
+    ///
+    /// # Safety
+    /// As [`enqueue`](Self::enqueue).
     unsafe fn up(
         &self,
         stream: &Stream,
@@ -469,6 +482,10 @@ impl Quotient {
         Ok(())
     }
 
+    /// One launch over all rows: of an inverse transform, of a forward one, both or neither.
+    ///
+    /// # Safety
+    /// As [`enqueue`](Self::enqueue).
     unsafe fn rows_pass(
         &self,
         stream: &Stream,
@@ -502,6 +519,10 @@ impl Quotient {
         unsafe { self.kernels.rows.launch(stream, self.grid(log_r), [THREADS, 1, 1], SHARED, &args) }
     }
 
+    /// The whole quotient of a domain below 2^3 rows.
+    ///
+    /// # Safety
+    /// As [`enqueue`](Self::enqueue).
     unsafe fn enqueue_tiny(&self, stream: &Stream, rows: Rows) -> Result<(), CudaError> {
         let t = &self.tiny;
         let c_in = if rows.c_given { rows.c } else { DevicePtr::NULL };
