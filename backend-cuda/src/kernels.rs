@@ -15,6 +15,8 @@ use std::sync::{Arc, Mutex, OnceLock};
 use crate::driver::{Context, CudaError, Function, Module};
 use crate::nvrtc::Nvrtc;
 
+pub mod hot;
+
 /// A set of kernels compiled together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Family {
@@ -61,19 +63,6 @@ impl Family {
             Self::MsmG2 => include_str!("../kernels/msm_g2.cu"),
             Self::FixedBase => include_str!("../kernels/fixed_base.cu"),
             Self::Probe => include_str!("../kernels/probe.cu"),
-        }
-    }
-
-    /// Kernels that carry the running time and must keep everything in registers.
-    #[must_use]
-    pub fn hot_kernels(self) -> &'static [&'static str] {
-        match self {
-            Self::Ntt => &["ntt_rows", "ntt_columns_dif", "ntt_columns_dit"],
-            Self::Vector => &["sparse_product"],
-            Self::MsmSort => &[],
-            Self::MsmG1 => &[],
-            Self::MsmG2 => &[],
-            Self::FixedBase | Self::Probe => &[],
         }
     }
 }
@@ -147,13 +136,26 @@ impl Cache {
     /// [`CudaError::NoCompiler`] when it isn't cached and NVRTC is missing, [`CudaError::Compile`] when NVRTC refuses,
     /// [`CudaError::Cache`] when the result can't be stored.
     pub fn cubin(&self, family: Family, arch: &str) -> Result<Vec<u8>, CudaError> {
+        self.cubin_by(family, arch, compiler().ok(), build)
+    }
+
+    /// The same with another compiler: its version, if there is one, and how it builds.
+    fn cubin_by(
+        &self,
+        family: Family,
+        arch: &str,
+        version: Option<(u32, u32)>,
+        build: impl FnOnce(Family, &str) -> Result<Built, CudaError>,
+    ) -> Result<Vec<u8>, CudaError> {
         // Threads of one process that want the same entry wait for the first.
         let _turn = turn(family, arch);
-        if let Some(cubin) = self.lookup(family, arch) {
+        if let Some(cubin) = self.lookup(family, arch, version) {
             return Ok(cubin);
         }
         let built = build(family, arch)?;
-        self.store(family, arch, &built.cubin)?;
+        if let Some(version) = version {
+            self.store(family, arch, version, &built.cubin)?;
+        }
         Ok(built.cubin)
     }
 
@@ -176,14 +178,14 @@ impl Cache {
     /// # Errors
     /// [`CudaError::Cache`] when it can't be stored.
     pub fn put(&self, family: Family, arch: &str, cubin: &[u8]) -> Result<(), CudaError> {
-        self.store(family, arch, cubin)
+        compiler().map_or(Ok(()), |version| self.store(family, arch, version, cubin))
     }
 
-    fn lookup(&self, family: Family, arch: &str) -> Option<Vec<u8>> {
+    fn lookup(&self, family: Family, arch: &str, version: Option<(u32, u32)>) -> Option<Vec<u8>> {
         let folder = self.folder.as_deref()?;
         let stem = stem(family, arch);
-        if let Ok(nvrtc) = Nvrtc::get() {
-            return read_entry(&folder.join(entry_name(&stem, nvrtc.version())));
+        if let Some(version) = version {
+            return read_entry(&folder.join(entry_name(&stem, version)));
         }
         // Without a compiler any version's work will do; the newest first.
         let mut matching: Vec<_> = fs::read_dir(folder)
@@ -197,10 +199,10 @@ impl Cache {
         matching.iter().rev().find_map(|path| read_entry(path))
     }
 
-    fn store(&self, family: Family, arch: &str, cubin: &[u8]) -> Result<(), CudaError> {
+    fn store(&self, family: Family, arch: &str, version: (u32, u32), cubin: &[u8]) -> Result<(), CudaError> {
         static COUNTER: AtomicU64 = AtomicU64::new(0);
-        let (Some(folder), Ok(nvrtc)) = (self.folder.as_deref(), Nvrtc::get()) else { return Ok(()) };
-        let target = folder.join(entry_name(&stem(family, arch), nvrtc.version()));
+        let Some(folder) = self.folder.as_deref() else { return Ok(()) };
+        let target = folder.join(entry_name(&stem(family, arch), version));
         let temporary =
             folder.join(format!(".{}-{}.part", std::process::id(), COUNTER.fetch_add(1, Ordering::Relaxed)));
         let write = || -> std::io::Result<()> {
@@ -324,6 +326,13 @@ fn parse_report(log: &str) -> Vec<Resources> {
         }
     }
     found
+}
+
+/// Whether `arch` names an architecture of NVIDIA's: `sm_90`, `sm_100a`.
+#[must_use]
+pub fn is_architecture(arch: &str) -> bool {
+    let number = arch.strip_prefix("sm_").map(|rest| rest.strip_suffix(['a', 'f']).unwrap_or(rest));
+    number.is_some_and(|digits| (2..=3).contains(&digits.len()) && digits.bytes().all(|digit| digit.is_ascii_digit()))
 }
 
 /// The kernels of one context, loaded family by family when first asked for.

@@ -1,12 +1,16 @@
 //! The backend as a plug-in: exported by the crate in `plugin/`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use splitprover_core::BackendError;
-use splitprover_core::abi::{BackendPlugin, DeviceInfo, FixedBase, Host, Options, PinnedAllocator, Statistic};
+use splitprover_core::abi::{
+    BackendPlugin, DeviceInfo, FixedBase, Host, KernelBuilder, Options, PinnedAllocator, Statistic,
+};
 use splitprover_core::host_buf::ForeignMemory;
 
 use crate::device::{OpenOptions, devices};
+use crate::driver::CudaError;
+use crate::kernels::{Cache, Family, is_architecture};
 use crate::limits;
 use crate::prover::CudaProver;
 use crate::transfer::PinnedPool;
@@ -79,6 +83,30 @@ impl BackendPlugin for CudaPlugin {
         let card = prover.context().info();
         figures.extend(limits::figures(card).into_iter().map(|(name, value)| figure(name, value)));
         figures
+    }
+
+    fn kernels() -> Option<&'static dyn KernelBuilder> {
+        Some(&AheadOfTime)
+    }
+}
+
+/// Kernels compiled where there is no card.
+struct AheadOfTime;
+
+impl KernelBuilder for AheadOfTime {
+    fn build(&self, arch: &str, folder: &Path, report: &mut dyn FnMut(&str)) -> Result<(), BackendError> {
+        let failed = |error: CudaError| BackendError::device("compiling kernels", error);
+        if !is_architecture(arch) {
+            let reason = format!("{arch} is no architecture; they look like sm_90");
+            return Err(BackendError::device("compiling kernels", reason));
+        }
+        let cache = Cache::at(folder);
+        cache.fill(&Family::ALL, arch).map_err(failed)?;
+        for family in Family::ALL {
+            let bytes = cache.cubin(family, arch).map_err(failed)?.len();
+            report(&format!("{arch} {}: {bytes} bytes", family.name()));
+        }
+        Ok(())
     }
 }
 
