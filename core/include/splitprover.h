@@ -38,6 +38,7 @@ typedef struct SpPinned SpPinned;
 #define SP_EXT_PINNED "splitprover.pinned.0"
 #define SP_EXT_FIXED_BASE "splitprover.fixed_base.0"
 #define SP_EXT_STATISTICS "splitprover.statistics.0"
+#define SP_EXT_KERNELS "splitprover.kernels.0"
 
 
 /*
@@ -786,6 +787,26 @@ typedef struct SpStatisticsTable {
    */
   SpStatus (*visit)(SpInstance *instance, SpStatisticVisitor visit, void *ctx, SpError **error);
 } SpStatisticsTable;
+
+/*
+ Called with one line of a report.
+ */
+typedef void (*SpLineVisitor)(void *ctx, struct SpStr line);
+
+/*
+ Kernels compiled ahead of time, where there is no device: images are built, caches are filled.
+ */
+typedef struct SpKernelsTable {
+  /*
+   Size of this struct in bytes, as its maker knows it.
+   */
+  uint64_t struct_size;
+  /*
+   Compiles all kernels for an architecture, named as the vendor does ("sm_90"), into the kernel cache at folder. Needs
+   no instance and no device. Calls visit with a line for each thing that was built.
+   */
+  SpStatus (*build)(struct SpStr arch, struct SpStr folder, SpLineVisitor visit, void *ctx, SpError **error);
+} SpKernelsTable;
 
 /*
  The exported function sp_negotiate. min and max are the versions that the host speaks. If the plug-in's range meets
