@@ -147,7 +147,7 @@ impl OpenOptions {
 
 /// A backend's table, checked: what can be asked before a device is open. Clones are the same library.
 #[derive(Clone)]
-pub struct BackendLibrary(Arc<Library>);
+pub struct BackendLibrary(pub(super) Arc<Library>);
 
 pub(super) struct Library {
     pub(super) table: Table,
