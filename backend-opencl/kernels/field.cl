@@ -41,23 +41,31 @@ static inline bool FE(equal)(const FE_T a, const FE_T b) {
 static inline FE_T FE(reduce)(const FE_T a) {
   FE_T d;
   uint borrow = 0;
+#if FE_PTX
+  PTX_SUB(d.l, borrow, a.l, FE_P);
+#else
   for (uint i = 0; i < FE_N; i++) {
     ulong t = (ulong)a.l[i] - FE_P[i] - borrow;
     d.l[i] = (uint)t;
     borrow = (uint)(t >> 63);
   }
+#endif
   for (uint i = 0; i < FE_N; i++) d.l[i] = borrow ? a.l[i] : d.l[i];
   return d;
 }
 
 static inline FE_T FE(add)(const FE_T a, const FE_T b) {
   FE_T s;
+#if FE_PTX
+  PTX_ADD(s.l, a.l, b.l);
+#else
   uint carry = 0;
   for (uint i = 0; i < FE_N; i++) {
     ulong t = (ulong)a.l[i] + b.l[i] + carry;
     s.l[i] = (uint)t;
     carry = (uint)(t >> 32);
   }
+#endif
   return FE(reduce)(s);
 }
 
@@ -67,6 +75,14 @@ static inline FE_T FE(double)(const FE_T a) {
 
 static inline FE_T FE(sub)(const FE_T a, const FE_T b) {
   FE_T d;
+#if FE_PTX
+  FE_T p;
+  uint mask;
+  PTX_SUB(d.l, mask, a.l, b.l);
+  for (uint i = 0; i < FE_N; i++) p.l[i] = FE_P[i] & mask;
+  PTX_ADD(d.l, d.l, p.l);
+  return d;
+#else
   uint borrow = 0;
   for (uint i = 0; i < FE_N; i++) {
     ulong t = (ulong)a.l[i] - b.l[i] - borrow;
@@ -80,6 +96,7 @@ static inline FE_T FE(sub)(const FE_T a, const FE_T b) {
     carry = (uint)(t >> 32);
   }
   return d;
+#endif
 }
 
 static inline FE_T FE(neg)(const FE_T a) {
@@ -117,26 +134,22 @@ static __attribute__((noinline)) FE_T FE(mul_plain)(const FE_T a, const FE_T b) 
 }
 
 #if FE_PTX
-// The same product with the columns of even and of odd position in accumulators of their own, so that the carries of a row run
-// through one chain of multiply-adds each: e holds limbs 0, 1, ..., o limbs 1, 2, ....  After each row the value is divided by 2^32,
-// which makes odd columns even: the accumulators change places. Values are below 2^(32 FE_N + 32), so o needs no top carry.
+// The same product in chains; see ptx.cl.
 static PRODUCT_CALL FE_T FE(mul_ptx)(const FE_T a, const FE_T b) {
-  uint e[FE_N + 2], o[FE_N + 2];
-  for (uint i = 0; i < FE_N + 2; i++) e[i] = o[i] = 0;
+  uint even[FE_N], odd[FE_N];
+  PTX_UNROLL
+  for (uint i = 0; i < FE_N; i++) even[i] = odd[i] = 0;
   PTX_UNROLL
   for (uint i = 0; i < FE_N; i += 2) {
-    PTX_ROW(e, o, a.l, b.l[i]);
-    uint m = e[0] * FE_INV;
-    PTX_ROW_P(e, o, m);
-    // o + e[1] at limb 0 is the even part now; e from limb 2 on is the odd one.
-    PTX_SHIFT(o, e);
-    PTX_ROW(o, e, a.l, b.l[i + 1]);
-    m = o[0] * FE_INV;
-    PTX_ROW_P(o, e, m);
-    PTX_SHIFT(e, o);
+    PTX_ROW(odd, even, a.l, b.l[i]);
+    uint m = odd[0] * FE_INV;
+    PTX_ROW_P(odd, even, m);
+    PTX_ROW(even, odd, a.l, b.l[i + 1]);
+    m = even[0] * FE_INV;
+    PTX_ROW_P(even, odd, m);
   }
   FE_T r;
-  PTX_MERGE(r.l, e, o);
+  PTX_MERGE(r.l, even, odd);
   return FE(reduce)(r);
 }
 #define FE_MUL_PATH FE(mul_ptx)

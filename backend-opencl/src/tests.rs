@@ -279,7 +279,7 @@ fn a_device_whose_compiler_gets_one_operation_wrong_is_refused_and_the_case_name
         (
             ProgramId::Scalars,
             "uint log_half = layer;",
-            "uint log_half = layer > 7 ? 7 : layer;",
+            "uint log_half = layer > 4 ? 4 : layer;",
             "a transform of 2^11 scalars, ToCoset",
         ),
         (
