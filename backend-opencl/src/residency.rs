@@ -267,3 +267,74 @@ impl fmt::Display for Residency {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GIB: u64 = 1 << 30;
+
+    fn sizes(log_n: u32, max_allocation: u64) -> Sizes {
+        let n = 1 << log_n;
+        Sizes {
+            log_n,
+            num_variables: n,
+            bases: [n, n - 1, n, n, n],
+            indexed: [false, false, true, true, true],
+            matrices: 0,
+            tuning: Tuning { items: 1 << 19, max_run: 128, point_run: 16, log_reduce: 4 },
+            scan_block: 2048,
+            max_allocation,
+            max_slots: 2,
+            max_lanes: 2,
+        }
+    }
+
+    #[test]
+    fn a_large_card_keeps_everything_and_overlaps_proofs() {
+        for log_n in [0, 1, 10, 20, 24] {
+            let plan = Residency::plan(&sizes(log_n, 34 * GIB), 125 * GIB).unwrap();
+            assert!(plan.stream == 0 && plan.slots == 2 && plan.lanes == 2, "2^{log_n}: {plan}");
+        }
+    }
+
+    #[test]
+    fn plans_keep_within_memory_and_buffers_whatever_there_is() {
+        let mut streamed = 0;
+        for log_n in [0, 4, 10, 16, 20, 22] {
+            for available in (22..38).flat_map(|log| [1u64 << log, 3 << (log - 1)]) {
+                for max_allocation in [available / 4, available / 64] {
+                    let sizes = sizes(log_n, max_allocation);
+                    let plan = match Residency::plan(&sizes, available) {
+                        Ok(plan) => plan,
+                        Err(error) => {
+                            assert!(matches!(error, OpenClError::DoesNotFit { .. }), "{error}");
+                            continue;
+                        }
+                    };
+                    assert!(plan.total <= available, "2^{log_n}, {available}: {plan}");
+                    assert!(plan.stream <= max_allocation);
+                    streamed += usize::from(plan.stream > 0);
+                    for sum in SumId::ALL {
+                        let chunks = plan.chunks(&sizes, sum);
+                        assert!(plan.resident[sum as usize] <= chunks);
+                        assert!(plan.stream > 0 || plan.resident[sum as usize] == chunks);
+                        assert!(plan.chunk(&sizes, sum) * sum.group().record() <= max_allocation);
+                        let workspace = &plan.workspaces[sum.lane(plan.lanes)];
+                        for (tail, units) in [(0, 0), (1, 1), (1 << (log_n / 2), 1 << log_n), (u64::MAX, u64::MAX)] {
+                            let needs = plan.msm(&sizes, sum, tail, units).needs();
+                            assert!(needs.fit(workspace) && needs.largest() <= max_allocation, "2^{log_n}: {plan}");
+                        }
+                    }
+                }
+            }
+        }
+        assert!(streamed > 10, "{streamed} plans stream");
+    }
+
+    #[test]
+    fn what_one_buffer_cannot_hold_is_named() {
+        let error = Residency::plan(&sizes(20, 1 << 24), 8 * GIB).unwrap_err();
+        assert_eq!(error, OpenClError::DoesNotFit { what: "a vector of rows", need: 32 << 20, have: 1 << 24 });
+    }
+}
