@@ -59,7 +59,7 @@ fn key_value(text: &str) -> Result<(String, String), String> {
 }
 
 /// A number of bytes: digits, and a unit if there is one. Zero is refused: it would leave nothing to work with.
-fn bytes(text: &str) -> Result<u64, String> {
+pub(super) fn bytes(text: &str) -> Result<u64, String> {
     let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
     let (number, unit) = text.split_at(digits);
     let shift = match unit.trim_start() {
@@ -100,6 +100,26 @@ pub(super) fn registry() -> Registry {
 }
 
 impl Choice {
+    /// The same backend on another device.
+    pub(super) fn on_device(&self, device: usize) -> Self {
+        Self { settings: Settings { device, ..self.settings.clone() }, ..self.clone() }
+    }
+
+    /// The same with other threads.
+    pub(super) fn with_threads(&self, threads: usize) -> Self {
+        Self { settings: Settings { threads, ..self.settings.clone() }, ..self.clone() }
+    }
+
+    /// The number of the device.
+    pub(super) fn device_index(&self) -> usize {
+        self.settings.device
+    }
+
+    /// The most device memory that may be held.
+    pub(super) fn vram_limit(&self) -> Option<u64> {
+        self.settings.vram_limit
+    }
+
     /// Threads that may be kept busy; 0: as many as there are cores.
     pub(super) fn threads(&self) -> usize {
         self.settings.threads

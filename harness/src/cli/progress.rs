@@ -27,6 +27,29 @@ impl Progress {
     }
 }
 
+/// A line about work whose end isn't a number, on a terminal; gone when dropped.
+pub(super) struct StatusLine(ProgressBar);
+
+impl StatusLine {
+    pub(super) fn new() -> Self {
+        let line = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(5));
+        if let Ok(style) = ProgressStyle::with_template("{elapsed_precise} {wide_msg}") {
+            line.set_style(style);
+        }
+        Self(line)
+    }
+
+    pub(super) fn show(&self, text: String) {
+        self.0.set_message(text);
+    }
+}
+
+impl Drop for StatusLine {
+    fn drop(&mut self) {
+        self.0.finish_and_clear();
+    }
+}
+
 impl Drop for Progress {
     fn drop(&mut self) {
         self.0.finish_and_clear();

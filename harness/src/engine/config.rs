@@ -55,8 +55,10 @@ pub struct Config {
     pub capacity: Capacity,
     /// Bytes of host memory, everything counted; `None`: nine tenths of the [limit](super::limits::host_limit).
     pub host_budget: Option<u64>,
-    /// Whether buffers are kept for the next partition, page-locked where the device offers it.
+    /// Whether buffers are kept for the next partition.
     pub pools: bool,
+    /// Whether these are page-locked, where the device offers it.
+    pub pinned: bool,
     /// How long one call of `start` or `finish` may take before it counts as hung.
     pub hang_after: Duration,
     /// How long opening a device and loading a key may take.
@@ -85,6 +87,7 @@ impl Default for Config {
             capacity: Capacity::default(),
             host_budget: None,
             pools: true,
+            pinned: true,
             hang_after: Duration::from_secs(600),
             open_within: Duration::from_secs(1800),
             attempts: 5,

@@ -201,7 +201,7 @@ impl Engine {
         let devices = devices.into_iter().enumerate();
         let devices: Vec<_> =
             devices.map(|(index, spec)| Device::open(index, spec, &host, key, &config)).collect::<Result<_, _>>()?;
-        if config.pools {
+        if config.pools && config.pinned {
             // Weak: devices hold the host, which holds the pools.
             let makers: Vec<_> = devices.iter().map(Arc::downgrade).collect();
             host.pools.set_pinned(Box::new(move |bytes, device| {

@@ -2,6 +2,7 @@
 //!
 //! `msm`, `ntt` and `prove` go through the contract, so they run on any backend; see [`crate::bench`] for what is timed.
 
+mod pipeline;
 mod prove;
 mod report;
 mod sums;
@@ -23,6 +24,8 @@ pub(super) enum Bench {
     Ntt(sums::NttArguments),
     /// Whole proofs of a synthetic circuit: key loaded, inputs in host memory, to the verified proof
     Prove(prove::Arguments),
+    /// Many partitions of many jobs through the engine: rates, latencies, memory by class over time, and a picture
+    Pipeline(Box<pipeline::Arguments>),
 }
 
 pub(super) fn run(bench: &Bench) -> Result<(), Failure> {
@@ -30,6 +33,7 @@ pub(super) fn run(bench: &Bench) -> Result<(), Failure> {
         Bench::Msm(arguments) => sums::msm(arguments),
         Bench::Ntt(arguments) => sums::ntt(arguments),
         Bench::Prove(arguments) => prove::run(arguments),
+        Bench::Pipeline(arguments) => pipeline::run(arguments),
     }
 }
 

@@ -1,0 +1,342 @@
+//! `bench pipeline`: many partitions of many jobs through the engine.
+//!
+//! What is measured: proofs per second, latencies, memory by class over time, the process's resident memory, how busy workers and devices
+//! are. The switches `--hold`, `--permit` and `--queue` bring back, one by one, what a prover did that ran out of memory: inputs
+//! that live until `finish`, workers that are free before the hand-over has taken their work, a hand-over without bound.
+//! `--finish-delay` stands in for work on the CPU that it did in `finish`; nothing is computed then.
+
+mod measure;
+mod picture;
+mod table;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::ValueEnum;
+use serde_json::json;
+use splitprover_core::{HBasis, HostMemory, MemoryClass, ProvingKey};
+
+use super::super::backend::{self, Choice};
+use super::super::key_file::open_zkey;
+use super::super::setup::{ShapeName, failure};
+use super::super::{Failure, print, print_json};
+use super::KeyMaker;
+use crate::engine::{Capacity, DeviceSpec, Hold, WorkPermit, limits};
+use crate::formats::write_files;
+use crate::setup::{Resources, Synthetic, Trapdoor, generate};
+use measure::{Outcome, Plan, Setting};
+
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct Arguments {
+    #[command(flatten)]
+    backend: Choice,
+    /// Devices of the backend, by number, with commas; instead of --device
+    #[arg(long, value_delimiter = ',', value_name = "N,N")]
+    devices: Vec<usize>,
+    /// What steps in when no device is left: nothing, or the CPU, which is far slower
+    #[arg(long, value_enum, default_value_t = Fallback::None)]
+    fallback: Fallback,
+    /// The synthetic circuit's shape
+    #[arg(long, value_enum, default_value_t = ShapeName::Porep)]
+    synthetic: ShapeName,
+    /// The circuit's domain has 2^LOG2 rows
+    #[arg(long)]
+    log2: u32,
+    /// The circuit's key (.zkey), as `setup --synthetic` makes it; without, it is made in memory, on the device where that can
+    #[arg(long)]
+    zkey: Option<PathBuf>,
+    /// Partitions of each job
+    #[arg(long, default_value_t = 10)]
+    partitions: usize,
+    /// Jobs, all submitted at once
+    #[arg(long, default_value_t = 15)]
+    jobs: usize,
+    /// Partitions synthesised at a time
+    #[arg(long, default_value_t = 2)]
+    pw: usize,
+    /// Calls of `start` at a time on each device
+    #[arg(long, default_value_t = 2)]
+    gw: usize,
+    /// Threads that serve each device; 0: as many as there are cores
+    #[arg(long)]
+    gt: Option<usize>,
+    /// Calls of `finish` at a time
+    #[arg(long)]
+    finishers: Option<usize>,
+    /// Proofs started and not finished at a time on each device
+    #[arg(long)]
+    in_flight: Option<usize>,
+    /// Host memory for everything: bytes, or with a unit, as in 96GiB; without, nine tenths of what the machine or the container has
+    #[arg(long, value_parser = backend::bytes)]
+    budget: Option<u64>,
+    /// Synthesise each partition, or copy inputs made beforehand
+    #[arg(long, value_enum, default_value_t = SourceKind::Real)]
+    source: SourceKind,
+    /// Leave the evaluations to the device, which has the matrices
+    #[arg(long)]
+    no_evaluations: bool,
+    /// A pause before each synthesis, in milliseconds
+    #[arg(long, default_value_t = 0, value_name = "MS")]
+    source_delay: u64,
+    /// How long inputs live. `finish` needs a build with the feature bench-hold
+    #[arg(long, value_enum, default_value_t = HoldName::None)]
+    hold: HoldName,
+    /// When a synthesis worker is free for its next partition
+    #[arg(long, value_enum, default_value_t = PermitName::ThroughSend)]
+    permit: PermitName,
+    /// Bound of the hand-over: `workers`, `unbounded`, or a number
+    #[arg(long, default_value = "workers", value_parser = capacity)]
+    queue: Capacity,
+    /// A pause before each `finish`, in milliseconds: stands in for work on the CPU
+    #[arg(long, default_value_t = 0, value_name = "MS")]
+    finish_delay: u64,
+    /// Measure these settings, each switch alone and all together, one after the other
+    #[arg(long, conflicts_with_all = ["hold", "permit", "queue"])]
+    sweep: bool,
+    /// No recycled buffers
+    #[arg(long)]
+    no_pools: bool,
+    /// Recycled buffers in ordinary memory, although the device offers page-locked ones
+    #[arg(long)]
+    pageable: bool,
+    /// Seconds after which a call into a backend counts as hung
+    #[arg(long, default_value_t = 600, value_name = "SECONDS")]
+    hang_after: u64,
+    /// Seconds to wait at the end for calls that don't return
+    #[arg(long, default_value_t = 30, value_name = "SECONDS")]
+    grace: u64,
+    /// Seed of the first partition's witness
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Where a picture goes (.svg): memory by class over time, with starts and finishes
+    #[arg(long, value_name = "FILE")]
+    picture: Option<PathBuf>,
+    /// Where everything goes, with histories (.json)
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+    /// Where the status goes every second, in the text format of Prometheus
+    #[arg(long, value_name = "FILE")]
+    metrics: Option<PathBuf>,
+    /// Tell of each step on standard error
+    #[arg(long)]
+    trace: bool,
+    /// Print JSON, without histories
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Fallback {
+    /// Jobs fail
+    None,
+    /// The CPU backend
+    Cpu,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum SourceKind {
+    /// From a seed each
+    Real,
+    /// Copied
+    Premade,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum HoldName {
+    /// Until they have been read
+    None,
+    /// Until the proof is finished
+    Finish,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum PermitName {
+    /// When the hand-over has taken the last one
+    ThroughSend,
+    /// When the last one is synthesised
+    BeforeSend,
+}
+
+fn capacity(text: &str) -> Result<Capacity, String> {
+    match text {
+        "workers" => Ok(Capacity::Workers),
+        "unbounded" => Ok(Capacity::Unbounded),
+        number => number.parse().map(Capacity::Fixed).map_err(|_| "expected workers, unbounded or a number".into()),
+    }
+}
+
+impl Arguments {
+    fn settings(&self) -> Vec<Setting> {
+        if self.sweep {
+            let ours = Setting::default();
+            return vec![
+                ours,
+                Setting { hold: Hold::Finish, ..ours },
+                Setting { permit: WorkPermit::BeforeSend, ..ours },
+                Setting { queue: Capacity::Unbounded, ..ours },
+                Setting { hold: Hold::Finish, permit: WorkPermit::BeforeSend, queue: Capacity::Unbounded },
+            ];
+        }
+        let hold = if self.hold == HoldName::Finish { Hold::Finish } else { Hold::None };
+        let permit = match self.permit {
+            PermitName::ThroughSend => WorkPermit::ThroughSend,
+            PermitName::BeforeSend => WorkPermit::BeforeSend,
+        };
+        vec![Setting { hold, permit, queue: self.queue }]
+    }
+
+    fn device_numbers(&self) -> Vec<usize> {
+        if self.devices.is_empty() { vec![self.backend.device_index()] } else { self.devices.clone() }
+    }
+}
+
+pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    log_steps(arguments.trace);
+    let settings = arguments.settings();
+    if !cfg!(feature = "bench-hold") && settings.iter().any(|setting| setting.hold == Hold::Finish) {
+        return Err(Failure::Usage("--hold finish and --sweep need a build with --features bench-hold".into()));
+    }
+    let circuit =
+        Synthetic::new(arguments.synthetic.into(), arguments.log2).map_err(|e| Failure::Usage(e.to_string()))?;
+    let choice = match arguments.gt {
+        Some(threads) => arguments.backend.with_threads(threads),
+        None => arguments.backend.clone(),
+    };
+    let devices: Vec<_> = arguments.device_numbers().into_iter().map(|index| choice.on_device(index)).collect();
+    let (key, key_bytes) = key(arguments, &circuit, &devices[0])?;
+    let mut specs = Vec::new();
+    for device in &devices {
+        specs.push(device_spec(device, &key)?);
+    }
+    if arguments.fallback == Fallback::Cpu {
+        specs.push(reference_spec(&key).fallback());
+    }
+    let plan = Plan { arguments, circuit, key, key_bytes, devices: specs, budget: budget(arguments, key_bytes)? };
+    if !arguments.json {
+        print(&plan.headline());
+    }
+    let mut outcomes = Vec::new();
+    for setting in settings {
+        let outcome = measure::measure(&plan, setting)?;
+        if !arguments.json {
+            print(&outcome.details());
+        }
+        outcomes.push(outcome);
+    }
+    if outcomes.len() > 1 && !arguments.json {
+        print(&table::table(&outcomes));
+    }
+    write(&plan, &outcomes)
+}
+
+fn write(plan: &Plan<'_>, outcomes: &[Outcome]) -> Result<(), Failure> {
+    let arguments = plan.arguments;
+    let document = |histories: bool| {
+        let results: Vec<_> = outcomes.iter().map(|outcome| outcome.json(histories)).collect();
+        json!({"bench": "pipeline", "plan": plan.json(), "results": results})
+    };
+    if let Some(path) = &arguments.report {
+        write_files(&[(path, document(true).to_string().as_bytes())])?;
+    }
+    if let Some(path) = &arguments.picture {
+        let picture = picture::draw(&plan.headline(), outcomes)
+            .map_err(|reason| Failure::Backend(format!("{}: {reason}", path.display())))?;
+        write_files(&[(path, picture.as_bytes())])?;
+    }
+    if arguments.json {
+        print_json(&document(false));
+    }
+    Ok(())
+}
+
+/// Warnings of the engine are never silent; with `--trace` every step is told.
+fn log_steps(trace: bool) {
+    use tracing_subscriber::EnvFilter;
+    use tracing_subscriber::fmt::format::FmtSpan;
+    let filter = EnvFilter::new(if trace { "warn,splitprover_harness=debug" } else { "warn" });
+    let events = if trace { FmtSpan::CLOSE } else { FmtSpan::NONE };
+    // Somebody who calls this as a library may have one already.
+    let _ = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_span_events(events)
+        .with_writer(std::io::stderr)
+        .with_ansi(false)
+        .try_init();
+}
+
+/// The key, and what it takes of host memory beside mapped files.
+fn key(arguments: &Arguments, circuit: &Synthetic, device: &Choice) -> Result<(Arc<ProvingKey>, u64), Failure> {
+    let expected = crate::engine::SyntheticSource::shape(circuit);
+    let (key, bytes) = match &arguments.zkey {
+        Some(path) => (open_zkey(path, false, false)?.key.clone(), 0),
+        None => {
+            let memory = HostMemory::default();
+            let maker = backend::open(device, &Default::default())?;
+            let fixed_base = KeyMaker::new(&maker, 1 << circuit.log2());
+            let progress = super::super::progress::Progress::new("key generation");
+            let resources = Resources {
+                memory: &memory,
+                fixed_base: &fixed_base,
+                progress: &|_, done, total| progress.update(done as u64, total as u64),
+            };
+            let basis = HBasis::OddLagrange;
+            let key = generate(circuit, basis, &Trapdoor::from_seed(1, basis), &resources).map_err(failure)?.key;
+            (key, memory.ledger().now()[MemoryClass::Key])
+        }
+    };
+    if key.shape() != expected {
+        let (found, path) = (key.shape(), arguments.zkey.as_deref().unwrap_or("the key made here".as_ref()));
+        let reason = format!("the key is for {found:?}, the circuit is {expected:?}");
+        return Err(Failure::Mismatch(format!("{}: {reason}", path.display())));
+    }
+    Ok((key, bytes))
+}
+
+/// What the CPU backend takes for itself: it copies evaluations that don't fill the domain, or computes them; and its workers' stacks and
+/// heaps.
+fn reference_bytes(key: &ProvingKey) -> u64 {
+    3 * 32 * key.shape().domain_size() as u64 + (16 << 20)
+}
+
+fn device_spec(choice: &Choice, key: &ProvingKey) -> Result<DeviceSpec, Failure> {
+    let info = backend::device(choice)?;
+    let choice = choice.clone();
+    let opened = choice.clone();
+    let spec = DeviceSpec::new(info.name.clone(), move |ledger| {
+        backend::open(&opened, ledger).map_err(|error| error.to_string())
+    });
+    Ok(if info.kind == "cpu" {
+        spec.working_bytes(reference_bytes(key)).retained_bytes(0)
+    } else {
+        match choice.vram_limit().or(Some(info.memory_bytes).filter(|&bytes| bytes > 0)) {
+            Some(limit) => spec.vram(limit, 0),
+            None => spec,
+        }
+    })
+}
+
+fn reference_spec(key: &ProvingKey) -> DeviceSpec {
+    let open = |ledger: &_| backend::reference(ledger).map_err(|error| error.to_string());
+    DeviceSpec::new("cpu, as a fall-back", open).working_bytes(reference_bytes(key)).retained_bytes(0)
+}
+
+fn budget(arguments: &Arguments, key_bytes: u64) -> Result<u64, Failure> {
+    match (arguments.budget, limits::host_limit()) {
+        (Some(bytes), Some(limit)) if bytes > limit.bytes => {
+            let what = if limit.container { "this container may use" } else { "this machine has" };
+            Err(Failure::Usage(format!("--budget {bytes}: {what} {} bytes", limit.bytes)))
+        }
+        (Some(bytes), _) => Ok(bytes),
+        // What the process has already, beside the key, isn't there for the engine.
+        (None, Some(limit)) => {
+            Ok((limit.bytes / 10 * 9).saturating_sub(limits::resident_bytes().saturating_sub(key_bytes)))
+        }
+        (None, None) => Err(Failure::Usage("the system does not say how much memory there is: give --budget".into())),
+    }
+}
+
+/// Milliseconds as a duration.
+fn ms(milliseconds: u64) -> Duration {
+    Duration::from_millis(milliseconds)
+}

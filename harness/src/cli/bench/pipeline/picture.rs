@@ -1,0 +1,177 @@
+//! The picture: memory by class over time, one panel for each setting, starts and finishes marked.
+
+use std::time::Duration;
+
+use plotters::prelude::*;
+use splitprover_core::MemoryClass;
+use splitprover_core::memory::LedgerEvent;
+
+use super::measure::Outcome;
+use crate::engine::Step;
+
+const WIDTH: u32 = 1400;
+const PANEL: u32 = 460;
+/// Points of a curve.
+const POINTS: usize = 1400;
+const GIB: f64 = (1u64 << 30) as f64;
+
+/// From the bottom of the stack to its top.
+const STACK: [(MemoryClass, RGBColor); 7] = [
+    (MemoryClass::Key, RGBColor(150, 150, 150)),
+    (MemoryClass::Staging, RGBColor(200, 180, 140)),
+    (MemoryClass::Backend, RGBColor(148, 103, 189)),
+    (MemoryClass::Witness, RGBColor(44, 160, 44)),
+    (MemoryClass::Evaluations, RGBColor(31, 119, 180)),
+    (MemoryClass::PoolIdle, RGBColor(190, 215, 235)),
+    (MemoryClass::Stuck, RGBColor(214, 39, 40)),
+];
+
+/// For each point in time the bytes of each class, in the stack's order, at the moment within the point's span when their sum was greatest.
+fn curves(history: &[LedgerEvent], from: Duration, to: Duration) -> Vec<(f64, [u64; STACK.len()])> {
+    let span = (to.saturating_sub(from)).as_secs_f64().max(1e-6);
+    let place = |class| STACK.iter().position(|(known, _)| *known == class);
+    let (mut now, mut at) = ([0u64; STACK.len()], 0);
+    let mut points = Vec::with_capacity(POINTS);
+    for point in 0..POINTS {
+        let end = from + Duration::from_secs_f64(span * (point + 1) as f64 / POINTS as f64);
+        let mut most = now;
+        while let Some(event) = history.get(at).filter(|event| event.at <= end) {
+            if let Some(place) = place(event.class) {
+                now[place] = event.bytes;
+            }
+            if now.iter().sum::<u64>() > most.iter().sum() {
+                most = now;
+            }
+            at += 1;
+        }
+        points.push((span * point as f64 / POINTS as f64, most));
+    }
+    points
+}
+
+/// An SVG document.
+pub(super) fn draw(title: &str, outcomes: &[Outcome]) -> Result<String, String> {
+    let mut text = String::new();
+    let result = draw_into(&mut text, title, outcomes).map_err(|error| error.to_string());
+    result.map(|()| text)
+}
+
+fn draw_into(text: &mut String, title: &str, outcomes: &[Outcome]) -> Result<(), Box<dyn std::error::Error>> {
+    let panels = outcomes.len().max(1);
+    let root = SVGBackend::with_string(text, (WIDTH, 40 + PANEL * panels as u32)).into_drawing_area();
+    root.fill(&WHITE)?;
+    let (head, rest) = root.split_vertically(40);
+    head.draw_text(title.trim(), &("sans-serif", 18).into_text_style(&root), (12, 10))?;
+    // One scale for all panels, so that they can be compared.
+    let peak = outcomes
+        .iter()
+        .map(|o| o.status.memory_peak_bytes.max(o.samples.iter().map(|s| s.resident).max().unwrap_or(0)));
+    let top = 1.12 * peak.max().unwrap_or(1) as f64 / GIB;
+    let begin = |outcome: &Outcome| outcome.base.at;
+    let end = |outcome: &Outcome| outcome.samples.last().map_or(outcome.base.at, |sample| sample.at);
+    let longest = outcomes.iter().map(|o| (end(o).saturating_sub(begin(o))).as_secs_f64()).fold(1e-3, f64::max);
+    for (outcome, area) in outcomes.iter().zip(rest.split_evenly((panels, 1))) {
+        panel(outcome, &area, (begin(outcome), end(outcome)), longest, top)?;
+    }
+    root.present()?;
+    drop((head, rest, root));
+    Ok(())
+}
+
+type Area<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
+
+fn panel(
+    outcome: &Outcome,
+    area: &Area<'_>,
+    (begin, end): (Duration, Duration),
+    longest: f64,
+    top: f64,
+) -> Result<(), Box<dyn std::error::Error>> {
+    // Below zero there is room for the marks.
+    let bottom = -0.14 * top;
+    let caption = format!(
+        "{}: {:.2} proofs/s, peak {:.2} GiB, evaluations beyond start at most {:.2} GiB",
+        outcome.setting.name(),
+        outcome.proofs as f64 / outcome.wall.as_secs_f64().max(1e-9),
+        outcome.status.memory_peak_bytes as f64 / GIB,
+        outcome.status.evaluations_beyond_start_peak_bytes as f64 / GIB,
+    );
+    let mut chart = ChartBuilder::on(area)
+        .caption(caption, ("sans-serif", 16))
+        .margin(10)
+        .x_label_area_size(36)
+        .y_label_area_size(64)
+        .build_cartesian_2d(0.0..longest * 1.01, bottom..top)?;
+    chart
+        .configure_mesh()
+        .light_line_style(WHITE)
+        .x_desc("seconds")
+        .y_desc("host memory, GiB")
+        .y_label_formatter(&|value| if *value < 0.0 { String::new() } else { format!("{value:.1}") })
+        .draw()?;
+    let curves = curves(&outcome.history, begin, end);
+    // From the whole stack down, so that each class covers what is above it.
+    for (place, (class, color)) in STACK.iter().enumerate().rev() {
+        if curves.iter().all(|(_, bytes)| bytes[place] == 0) {
+            continue;
+        }
+        let sums = curves.iter().map(|(at, bytes)| (*at, bytes[..=place].iter().sum::<u64>() as f64 / GIB));
+        chart
+            .draw_series(AreaSeries::new(sums, 0.0, color.filled()))?
+            .label(class.name())
+            .legend(|(x, y)| Rectangle::new([(x, y - 5), (x + 14, y + 5)], color.filled()));
+    }
+    let since = |at: Duration| at.saturating_sub(begin).as_secs_f64();
+    let resident = outcome.samples.iter().map(|sample| (since(sample.at), sample.resident as f64 / GIB));
+    chart
+        .draw_series(LineSeries::new(resident, BLACK.stroke_width(1)))?
+        .label("resident (whole process)")
+        .legend(|(x, y)| PathElement::new([(x, y), (x + 14, y)], BLACK));
+    let budget = outcome.budget as f64 / GIB;
+    if budget <= top {
+        chart
+            .draw_series(LineSeries::new([(0.0, budget), (longest, budget)], RED.stroke_width(2)))?
+            .label("budget")
+            .legend(|(x, y)| PathElement::new([(x, y), (x + 14, y)], RED.stroke_width(2)));
+    }
+    let marks = [
+        (Step::StartBegins, "start called", RGBColor(255, 127, 14), 0.25),
+        (Step::Started, "start returned", RGBColor(31, 119, 180), 0.5),
+        (Step::Finished, "finished", RGBColor(44, 120, 44), 0.75),
+    ];
+    for (step, label, color, row) in marks {
+        let y = bottom * row;
+        let at = outcome.marks.iter().filter(|mark| mark.step == step).map(|mark| since(mark.at));
+        let ticks = at.map(|x| PathElement::new([(x, y - 0.012 * top), (x, y + 0.012 * top)], color.stroke_width(1)));
+        chart
+            .draw_series(ticks)?
+            .label(label)
+            .legend(move |(x, y)| PathElement::new([(x + 7, y - 5), (x + 7, y + 5)], color.stroke_width(2)));
+    }
+    chart
+        .configure_series_labels()
+        .position(SeriesLabelPosition::UpperRight)
+        .background_style(WHITE.mix(0.8))
+        .border_style(BLACK.mix(0.3))
+        .label_font(("sans-serif", 13))
+        .draw()?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_short_peak_is_not_lost_between_two_points() {
+        let event = |millis, class, bytes| LedgerEvent { at: Duration::from_millis(millis), class, bytes };
+        let history = [
+            event(0, MemoryClass::Key, 5),
+            event(5000, MemoryClass::Evaluations, 1000),
+            event(5000, MemoryClass::Evaluations, 0),
+        ];
+        let curves = curves(&history, Duration::ZERO, Duration::from_secs(10));
+        let most = curves.iter().map(|(_, bytes)| bytes.iter().sum::<u64>()).max();
+        assert_eq!((curves.len(), most, curves[POINTS - 1].1.iter().sum::<u64>()), (POINTS, Some(1005), 5));
+    }
+}
