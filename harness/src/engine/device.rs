@@ -65,11 +65,8 @@ impl Device {
         config: &Config,
     ) -> Result<Arc<Self>, DeviceError> {
         let working = spec.working_bytes.saturating_mul(config.device_workers as u64);
-        let permit = host.budget.acquire_fixed(&[working], &|| true).or_else(|error| match error {
-            // Nobody else is there yet, so nothing is waited for.
-            BudgetError::GivenUp => host.budget.acquire_fixed(&[working], &|| false),
-            error => Err(error),
-        })?;
+        // Nobody else is there yet, so nothing is waited for.
+        let permit = host.budget.acquire_fixed(&[working], &|| false)?;
         let account = FixedAccount::new(host, permit);
         let places = Budget::new(&[
             ("device", spec.vram_limit.unwrap_or(u64::MAX)),

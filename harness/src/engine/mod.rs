@@ -235,6 +235,7 @@ impl Engine {
             aside: Mutex::default(),
             counters: Counters::default(),
             stopping: AtomicBool::new(false),
+            fallen_back: AtomicBool::new(false),
             dead: OnceLock::new(),
             config,
         });

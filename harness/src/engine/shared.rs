@@ -58,6 +58,8 @@ pub(crate) struct Shared {
     pub(super) aside: Mutex<Vec<Arc<FixedAccount>>>,
     pub(super) counters: Counters,
     pub(super) stopping: AtomicBool,
+    /// Whether somebody has been told that a fall-back has stepped in.
+    pub(super) fallen_back: AtomicBool,
     /// Set when the last device is gone.
     pub(super) dead: OnceLock<String>,
 }
@@ -118,7 +120,9 @@ impl Shared {
             let reason = reasons.collect::<Vec<_>>().join("; ");
             let _ = self.dead.set(reason.clone());
             self.stop_all(&JobError::NoDevice(reason));
-        } else if let Some(fallback) = self.devices.iter().find(|d| d.spec.fallback && self.serves(d)) {
+        } else if let Some(fallback) = self.devices.iter().find(|d| d.spec.fallback && self.serves(d))
+            && !self.fallen_back.swap(true, Ordering::SeqCst)
+        {
             tracing::warn!(
                 device = fallback.spec.name,
                 "FALL-BACK: no other device is left; proofs will take far longer"

@@ -13,7 +13,11 @@ const WIDTH: u32 = 1400;
 const PANEL: u32 = 460;
 /// Points of a curve.
 const POINTS: usize = 1400;
-const GIB: f64 = (1u64 << 30) as f64;
+
+/// The unit of a scale that ends at `top` bytes.
+fn unit(top: u64) -> (&'static str, f64) {
+    if top < 4 << 30 { ("MiB", (1u64 << 20) as f64) } else { ("GiB", (1u64 << 30) as f64) }
+}
 
 /// From the bottom of the stack to its top.
 const STACK: [(MemoryClass, RGBColor); 7] = [
@@ -66,7 +70,7 @@ fn draw_into(text: &mut String, title: &str, outcomes: &[Outcome]) -> Result<(),
     let peak = outcomes
         .iter()
         .map(|o| o.status.memory_peak_bytes.max(o.samples.iter().map(|s| s.resident).max().unwrap_or(0)));
-    let top = 1.12 * peak.max().unwrap_or(1) as f64 / GIB;
+    let top = peak.max().unwrap_or(1).max(1 << 20) / 8 * 9;
     let begin = |outcome: &Outcome| outcome.base.at;
     let end = |outcome: &Outcome| outcome.samples.last().map_or(outcome.base.at, |sample| sample.at);
     let longest = outcomes.iter().map(|o| (end(o).saturating_sub(begin(o))).as_secs_f64()).fold(1e-3, f64::max);
@@ -85,16 +89,18 @@ fn panel(
     area: &Area<'_>,
     (begin, end): (Duration, Duration),
     longest: f64,
-    top: f64,
+    top: u64,
 ) -> Result<(), Box<dyn std::error::Error>> {
+    let (unit, scale) = unit(top);
+    let top = top as f64 / scale;
     // Below zero there is room for the marks.
     let bottom = -0.14 * top;
     let caption = format!(
-        "{}: {:.2} proofs/s, peak {:.2} GiB, evaluations beyond start at most {:.2} GiB",
+        "{}: {:.2} proofs/s, peak {:.1} {unit}, evaluations beyond start at most {:.1} {unit}",
         outcome.setting.name(),
         outcome.proofs as f64 / outcome.wall.as_secs_f64().max(1e-9),
-        outcome.status.memory_peak_bytes as f64 / GIB,
-        outcome.status.evaluations_beyond_start_peak_bytes as f64 / GIB,
+        outcome.status.memory_peak_bytes as f64 / scale,
+        outcome.status.evaluations_beyond_start_peak_bytes as f64 / scale,
     );
     let mut chart = ChartBuilder::on(area)
         .caption(caption, ("sans-serif", 16))
@@ -106,7 +112,7 @@ fn panel(
         .configure_mesh()
         .light_line_style(WHITE)
         .x_desc("seconds")
-        .y_desc("host memory, GiB")
+        .y_desc(format!("host memory, {unit}"))
         .y_label_formatter(&|value| if *value < 0.0 { String::new() } else { format!("{value:.1}") })
         .draw()?;
     let curves = curves(&outcome.history, begin, end);
@@ -115,19 +121,19 @@ fn panel(
         if curves.iter().all(|(_, bytes)| bytes[place] == 0) {
             continue;
         }
-        let sums = curves.iter().map(|(at, bytes)| (*at, bytes[..=place].iter().sum::<u64>() as f64 / GIB));
+        let sums = curves.iter().map(|(at, bytes)| (*at, bytes[..=place].iter().sum::<u64>() as f64 / scale));
         chart
             .draw_series(AreaSeries::new(sums, 0.0, color.filled()))?
             .label(class.name())
             .legend(|(x, y)| Rectangle::new([(x, y - 5), (x + 14, y + 5)], color.filled()));
     }
     let since = |at: Duration| at.saturating_sub(begin).as_secs_f64();
-    let resident = outcome.samples.iter().map(|sample| (since(sample.at), sample.resident as f64 / GIB));
+    let resident = outcome.samples.iter().map(|sample| (since(sample.at), sample.resident as f64 / scale));
     chart
         .draw_series(LineSeries::new(resident, BLACK.stroke_width(1)))?
         .label("resident (whole process)")
         .legend(|(x, y)| PathElement::new([(x, y), (x + 14, y)], BLACK));
-    let budget = outcome.budget as f64 / GIB;
+    let budget = outcome.budget as f64 / scale;
     if budget <= top {
         chart
             .draw_series(LineSeries::new([(0.0, budget), (longest, budget)], RED.stroke_width(2)))?
