@@ -12,8 +12,8 @@ use super::{Arguments, SourceKind, ms};
 use crate::cli::Failure;
 use crate::cli::progress::StatusLine;
 use crate::engine::{
-    Capacity, Config, DeviceSpec, Engine, Hold, JobSpec, Mark, Premade, Source, Status, Step, SyntheticSource,
-    WorkPermit, limits,
+    Capacity, Config, DeviceSpec, Engine, EngineError, Hold, JobSpec, Mark, Premade, Source, Status, Step,
+    SyntheticSource, WorkPermit, limits,
 };
 use crate::formats::write_files;
 use crate::setup::Synthetic;
@@ -27,6 +27,9 @@ pub(super) struct Plan<'a> {
     pub(super) devices: Vec<DeviceSpec>,
     pub(super) budget: u64,
 }
+
+/// Makes the partition of a seed.
+type Sources = Box<dyn Fn(u64) -> Arc<dyn Source>>;
 
 /// The switches.
 #[derive(Clone, Copy, Debug, Default)]
@@ -107,7 +110,7 @@ impl Plan<'_> {
         config
     }
 
-    fn sources(&self, engine: &Engine) -> Result<Box<dyn Fn(u64) -> Arc<dyn Source>>, Failure> {
+    fn sources(&self, engine: &Engine) -> Result<Sources, Failure> {
         let a = self.arguments;
         let (circuit, evaluations) = (self.circuit, !a.no_evaluations);
         let make = move |seed, delay| SyntheticSource { circuit, seed, evaluations, delay };
@@ -163,7 +166,10 @@ pub(super) struct Outcome {
 pub(super) fn measure(plan: &Plan<'_>, setting: Setting) -> Result<Outcome, Failure> {
     let a = plan.arguments;
     let engine = Engine::new(plan.config(setting), &plan.key, plan.key_bytes, plan.devices.clone());
-    let engine = engine.map_err(|error| Failure::Backend(error.to_string()))?;
+    let engine = engine.map_err(|error| match error {
+        EngineError::Config(reason) => Failure::Usage(reason),
+        error => Failure::Backend(error.to_string()),
+    })?;
     let source = plan.sources(&engine)?;
     let base = sample(&engine);
     let done = AtomicBool::new(false);
