@@ -278,7 +278,8 @@ impl SplitProver for CpuBackend {
     }
 
     fn retained_host_bytes(&self, _shape: &CircuitShape) -> u64 {
-        // Whatever the size of the proof: the sums, and what the workers' stacks and heaps keep once touched (22 MiB were seen).
+        // Whatever the size of the proof: the sums, and what the workers' stacks and heaps keep once touched. The allocator may keep
+        // more of what it was given back: NOTES.md, "What stays resident after `start`".
         size_of::<CpuPending>() as u64 + (16 << 20)
     }
 }
