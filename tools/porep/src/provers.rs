@@ -1,0 +1,135 @@
+//! One run of either prover. Blinding is fixed, so that the proofs can be compared; bellperson verifies each.
+
+use std::io::BufReader;
+use std::path::Path;
+use std::time::Instant;
+
+use bellperson::groth16::{self, Parameters, create_proof, prepare_verifying_key, verify_proof};
+use blstrs::{Bls12, Scalar};
+use splitprover_core::{Blinding, HostMemory, Prover, RootOfUnity};
+use splitprover_harness::formats::params::Circuit;
+use splitprover_harness::formats::{OpenOptions, ParamsFile, Stamps};
+use splitprover_harness::synthesis::{Counts, synthesize, witness};
+
+use crate::instance::Instance;
+use crate::measure::{Meter, Report, anonymous_mib, peak_mib, reset_peak};
+use crate::{DeviceArguments, Result, circuit_beside, open};
+
+/// r and s of a partition's proof.
+fn blinding(partition: usize) -> (Scalar, Scalar) {
+    (Scalar::from(12_345 + partition as u64), Scalar::from(67_890 + partition as u64))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// What bellperson says about proofs made with a key.
+fn verify(vk: &groth16::VerifyingKey<Bls12>, instance: &Instance, proofs: &[Vec<u8>]) -> Result<()> {
+    let vk = prepare_verifying_key(vk);
+    for (partition, bytes) in proofs.iter().enumerate() {
+        let proof = groth16::Proof::<Bls12>::read(&bytes[..])?;
+        let public = instance.public(partition);
+        if !verify_proof(&vk, &proof, public)? {
+            return Err(format!("bellperson refuses the proof of partition {partition}").into());
+        }
+        let mut wrong = public.to_vec();
+        wrong[0] += Scalar::from(1);
+        if verify_proof(&vk, &proof, &wrong)? {
+            return Err(format!("bellperson accepts partition {partition} for other inputs").into());
+        }
+    }
+    Ok(())
+}
+
+/// The verifying key at the beginning of a key file.
+fn verifying_key(key: &Path) -> Result<groth16::VerifyingKey<Bls12>> {
+    Ok(groth16::VerifyingKey::read(BufReader::new(std::fs::File::open(key)?))?)
+}
+
+pub(crate) fn bellperson(instance: &Instance, key: &Path) -> Result<Report> {
+    reset_peak();
+    let meter = Meter::start();
+    // Unchecked: no subgroup tests, as here.
+    let params = Parameters::<Bls12>::read(BufReader::new(std::fs::File::open(key)?), false)?;
+    let (load, load_cpu) = meter.read();
+
+    let meter = Meter::start();
+    let mut proofs = Vec::new();
+    for partition in 0..instance.partitions() {
+        let (r, s) = blinding(partition);
+        let mut bytes = Vec::new();
+        create_proof(instance.circuit(partition), &params, r, s)?.write(&mut bytes)?;
+        proofs.push(bytes);
+    }
+    let (prove, prove_cpu) = meter.read();
+    let (peak_mib, anonymous_mib) = (peak_mib(), anonymous_mib());
+    verify(&params.vk, instance, &proofs)?;
+    Ok(Report {
+        load: (load.as_secs_f64(), load_cpu.as_secs_f64()),
+        prove: (prove.as_secs_f64(), prove_cpu.as_secs_f64()),
+        // bellperson doesn't say.
+        synthesis: f64::NAN,
+        peak_mib,
+        anonymous_mib,
+        proofs: hex(&proofs.concat()),
+    })
+}
+
+pub(crate) fn splitprover(
+    instance: &Instance,
+    device: &DeviceArguments,
+    key: &Path,
+    full: bool,
+    cache: Option<&Path>,
+) -> Result<Report> {
+    let prover = Prover::new(open(device)?);
+    let memory = HostMemory::default();
+    reset_peak();
+    let meter = Meter::start();
+    let stamps = cache.map_or(Stamps::User, Stamps::In);
+    let file = ParamsFile::open(key, OpenOptions { stamps, ..OpenOptions::default() })?;
+    let (opened, opened_cpu) = meter.read();
+    let circuit = Circuit::open(&circuit_beside(key))?;
+    let proving_key = file.key(&circuit, RootOfUnity::bellman())?;
+    let (circuit_read, _) = meter.read();
+    let loaded = prover.load_key(proving_key)?;
+    let (load, load_cpu) = meter.read();
+    eprintln!(
+        "key {:.3} s ({:.2} s of processor time, {:?}), constraints {:.3} s, backend {:.3} s; {} {}",
+        opened.as_secs_f64(),
+        opened_cpu.as_secs_f64(),
+        file.points_checked,
+        (circuit_read - opened).as_secs_f64(),
+        (load - circuit_read).as_secs_f64(),
+        "not kept:",
+        file.not_cached.as_deref().unwrap_or("no"),
+    );
+
+    let shape = file.shape();
+    let counts = Counts { num_public: shape.num_public, num_private: shape.num_private() };
+    let meter = Meter::start();
+    let (mut proofs, mut synthesis) = (Vec::new(), 0.0);
+    for partition in 0..instance.partitions() {
+        let begin = Instant::now();
+        let inputs = match full {
+            true => synthesize(instance.circuit(partition), &memory)?.inputs,
+            false => witness(instance.circuit(partition), counts, &memory)?,
+        };
+        synthesis += begin.elapsed().as_secs_f64();
+        let in_flight = prover.start(&loaded, inputs)?;
+        let (r, s) = blinding(partition);
+        proofs.push(in_flight.finish_with(Blinding::insecure(r, s))?.to_bytes().to_vec());
+    }
+    let (prove, prove_cpu) = meter.read();
+    let (peak_mib, anonymous_mib) = (peak_mib(), anonymous_mib());
+    verify(&verifying_key(key)?, instance, &proofs)?;
+    Ok(Report {
+        load: (load.as_secs_f64(), load_cpu.as_secs_f64()),
+        prove: (prove.as_secs_f64(), prove_cpu.as_secs_f64()),
+        synthesis,
+        peak_mib,
+        anonymous_mib,
+        proofs: hex(&proofs.concat()),
+    })
+}
