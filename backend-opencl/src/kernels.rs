@@ -58,10 +58,11 @@ impl Geometry {
         self.group as u32 * SCAN_ITEMS
     }
 
-    fn prelude(&self, group: usize, ptx: bool) -> String {
+    fn prelude(&self, group: usize, ptx: bool, inlined: bool) -> String {
         let Self { ntt_group, ntt_tile, .. } = self;
-        // NVIDIA's compiler takes seconds for straight code, and hands structs to functions through memory. Others take minutes.
-        let call = if ptx { "__attribute__((always_inline)) inline" } else { "__attribute__((noinline))" };
+        // Products of scalars are short and few, and NVIDIA's compiler hands structs to functions through memory. Of products in F_p inside
+        // additions of points it makes so much straight code that a program took more than a minute (driver 580).
+        let call = if ptx && inlined { "__attribute__((always_inline)) inline" } else { "__attribute__((noinline))" };
         format!(
             "#define GROUP {group}\n\
              #define WORK_GROUP __attribute__((reqd_work_group_size(GROUP, 1, 1)))\n\
@@ -111,7 +112,7 @@ impl ProgramId {
         };
         let curve = |coordinates: String, field: &str| {
             [
-                &geometry.prelude(geometry.curve_group, ptx),
+                &geometry.prelude(geometry.curve_group, ptx, false),
                 &FP.source(ptx),
                 field,
                 &coordinates,
@@ -122,7 +123,7 @@ impl ProgramId {
         };
         match self {
             Self::Scalars => [
-                &geometry.prelude(geometry.group, ptx),
+                &geometry.prelude(geometry.group, ptx, true),
                 &FR.source(ptx),
                 include_str!("../kernels/vector.cl"),
                 include_str!("../kernels/ntt.cl"),
