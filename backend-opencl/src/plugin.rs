@@ -33,10 +33,10 @@ impl BackendPlugin for OpenClPlugin {
     }
 
     /// Options: `platform` (number, or part of its name) and `name` (part of the device's): the device's number then counts among those that
-    /// fit; `memory_limit` and `max_allocation` in bytes, `cache` (folder of built programs), `slots` (proofs that overlap on the device),
+    /// fit; `vram_limit` and `max_allocation` in bytes, `cache` (folder of built programs), `slots` (proofs that overlap on the device),
     /// `ptx` (`on` or `off`).
     fn open(device: usize, options: &Options, host: Host) -> Result<OpenClProver, BackendError> {
-        options.only(&["platform", "name", "memory_limit", "max_allocation", "cache", "slots", "ptx"])?;
+        options.only(&["platform", "name", "vram_limit", "max_allocation", "cache", "slots", "ptx"])?;
         let choice = Choice {
             platform: options.get("platform").map(str::to_owned),
             name: options.get("name").map(str::to_owned),
@@ -57,7 +57,7 @@ impl BackendPlugin for OpenClPlugin {
             Some(other) => return refused("ptx", other, "on or off"),
         };
         let open = OpenOptions {
-            memory_limit: options.number("memory_limit")?,
+            memory_limit: options.number("vram_limit")?,
             max_allocation: options.number("max_allocation")?,
             cache: options.get("cache").map(PathBuf::from),
             slots,
