@@ -8,7 +8,8 @@
 //! opencl_check bench SHAPE LOG2 [RUNS]    times of whole proofs, each verified
 //! ```
 //!
-//! `SPLITPROVER_OPENCL_PLATFORM`, `SPLITPROVER_OPENCL_NAME`, `SPLITPROVER_OPENCL_DEVICE` choose the device, `SPLITPROVER_OPENCL_PTX` is `on` or `off`.
+//! `SPLITPROVER_OPENCL_PLATFORM`, `SPLITPROVER_OPENCL_NAME`, `SPLITPROVER_OPENCL_DEVICE` choose the device, `SPLITPROVER_OPENCL_PTX` and
+//! `SPLITPROVER_OPENCL_STRAIGHT` are `on` or `off`.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -56,8 +57,9 @@ fn list() -> Outcome {
 }
 
 fn options(cache: String) -> OpenOptions {
-    let ptx = std::env::var("SPLITPROVER_OPENCL_PTX").ok().map(|value| value == "on");
-    OpenOptions { cache: (!cache.is_empty()).then(|| cache.into()), ptx, ..OpenOptions::default() }
+    let switch = |name: &str| std::env::var(format!("SPLITPROVER_OPENCL_{name}")).ok().map(|value| value == "on");
+    let cache = (!cache.is_empty()).then(|| cache.into());
+    OpenOptions { cache, ptx: switch("PTX"), straight: switch("STRAIGHT"), ..OpenOptions::default() }
 }
 
 fn open(options: OpenOptions) -> Outcome<Prover<OpenClProver>> {
@@ -68,12 +70,12 @@ fn open(options: OpenOptions) -> Outcome<Prover<OpenClProver>> {
     let prover = OpenClProver::open(&device, options)?;
     let (build, cached) = prover.build();
     println!(
-        "{} ({}, driver {}): programs in {build:.2} s ({cached} of 3 from the cache), open and tested in {:.2} s{}",
+        "{} ({}, driver {}): programs in {build:.2} s ({cached} of 3 from the cache), open and tested in {:.2} s, {:?}",
         device.name,
         device.platform_name,
         device.driver,
         begun.elapsed().as_secs_f64(),
-        if prover.uses_ptx() { ", PTX" } else { "" }
+        prover.products()
     );
     Ok(Prover::new(prover))
 }

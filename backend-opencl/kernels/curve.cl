@@ -62,7 +62,7 @@ static inline void add_tail(xyzz *r, const CO_T p, const CO_T q, const CO_T u1, 
 }
 
 // a + b, with b affine and not infinity.
-static MIXED_CALL xyzz point_add_affine(const xyzz a, const affine b) {
+static __attribute__((noinline)) xyzz point_add_affine(const xyzz a, const affine b) {
   if (point_is_infinity(a)) return point_from_affine(b);
   CO_T p = CO(sub)(CO(mul)(b.x, a.zz), a.x);
   CO_T q = CO(sub)(CO(mul)(b.y, a.zzz), a.y);

@@ -137,9 +137,8 @@ static __attribute__((noinline)) FE_T FE(mul_plain)(const FE_T a, const FE_T b) 
 // The same product in chains; see ptx.cl.
 static PRODUCT_CALL FE_T FE(mul_ptx)(const FE_T a, const FE_T b) {
   uint even[FE_N], odd[FE_N];
-  PTX_UNROLL
   for (uint i = 0; i < FE_N; i++) even[i] = odd[i] = 0;
-  PTX_UNROLL
+  PRODUCT_LOOP
   for (uint i = 0; i < FE_N; i += 2) {
     PTX_ROW(odd, even, a.l, b.l[i]);
     uint m = odd[0] * FE_INV;

@@ -41,7 +41,7 @@ static inline fp2 fp2_neg(const fp2 a) {
 }
 
 // Karatsuba: three products.
-static PRODUCT_CALL fp2 fp2_mul(const fp2 a, const fp2 b) {
+static __attribute__((noinline)) fp2 fp2_mul(const fp2 a, const fp2 b) {
   fp v0 = fp_mul(a.c0, b.c0);
   fp v1 = fp_mul(a.c1, b.c1);
   fp mixed = fp_mul(fp_add(a.c0, a.c1), fp_add(b.c0, b.c1));
@@ -50,7 +50,7 @@ static PRODUCT_CALL fp2 fp2_mul(const fp2 a, const fp2 b) {
 }
 
 // (c0 + c1)(c0 - c1) + 2 c0 c1 u.
-static PRODUCT_CALL fp2 fp2_sqr(const fp2 a) {
+static __attribute__((noinline)) fp2 fp2_sqr(const fp2 a) {
   fp real = fp_mul(fp_add(a.c0, a.c1), fp_sub(a.c0, a.c1));
   fp2 r = {real, fp_double(fp_mul(a.c0, a.c1))};
   return r;

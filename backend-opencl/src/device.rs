@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use splitprover_core::{BackendError, HostMemory};
 
 use crate::driver::{Context, DeviceDescription, Faults, OpenClError, probe};
-use crate::kernels::{Cache, Kernels, Patch};
+use crate::kernels::{Cache, Kernels, Patch, Products};
 use crate::selftest;
 
 /// Which device is meant: all that is given must fit; `index` counts among what does.
@@ -74,6 +74,8 @@ pub struct OpenOptions {
     pub slots: Option<usize>,
     /// Whether products go through inline PTX; on NVIDIA's platform without it.
     pub ptx: Option<bool>,
+    /// Whether products in PTX are straight code, which takes longer to build; loops without it.
+    pub straight: Option<bool>,
     /// Whose account the backend's own host memory is on.
     pub memory: HostMemory,
 }
@@ -109,7 +111,8 @@ impl Instance {
         }
         let cache = options.cache.as_ref().map_or_else(Cache::from_environment, Cache::at);
         let ptx = options.ptx.unwrap_or(device.is_nvidia());
-        let kernels = Kernels::new(&context, &cache, ptx, patch)?;
+        let products = Products { ptx, straight: ptx && options.straight.unwrap_or(false) };
+        let kernels = Kernels::new(&context, &cache, products, patch)?;
         let instance = Arc::new(Self { kernels, options, context, lost: OnceLock::new() });
         selftest::run(&instance)?;
         Ok(instance)

@@ -58,11 +58,10 @@ impl Geometry {
         self.group as u32 * SCAN_ITEMS
     }
 
-    fn prelude(&self, group: usize, ptx: bool, inlined: bool) -> String {
+    fn prelude(&self, group: usize, inlined: bool, straight: bool) -> String {
         let Self { ntt_group, ntt_tile, .. } = self;
-        // Products of scalars are short and few, and NVIDIA's compiler hands structs to functions through memory. Of products in F_p inside
-        // additions of points it makes so much straight code that a program took more than a minute (driver 580).
-        let call = if ptx && inlined { "__attribute__((always_inline)) inline" } else { "__attribute__((noinline))" };
+        let call = if inlined { "__attribute__((always_inline)) inline" } else { "__attribute__((noinline))" };
+        let product = if straight { "" } else { " 1" };
         format!(
             "#define GROUP {group}\n\
              #define WORK_GROUP __attribute__((reqd_work_group_size(GROUP, 1, 1)))\n\
@@ -72,11 +71,20 @@ impl Geometry {
              #define SCAN_ITEMS {SCAN_ITEMS}\n\
              #define SCAN_BLOCK (GROUP * SCAN_ITEMS)\n\
              #define NO_UNROLL _Pragma(\"unroll 1\")\n\
-             #define PTX_UNROLL _Pragma(\"unroll\")\n\
-             #define PRODUCT_CALL {call}\n\
-             #define MIXED_CALL {call}\n"
+             #define PRODUCT_LOOP _Pragma(\"unroll{product}\")\n\
+             #define PRODUCT_CALL {call}\n"
         )
     }
+}
+
+/// How products of field elements are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Products {
+    /// In PTX.
+    pub ptx: bool,
+    /// In straight code, and those of scalars in line, not as loops of two rows that are called. With products of coordinates in line, too, a
+    /// program took NVIDIA's compiler more than a minute (driver 580).
+    pub straight: bool,
 }
 
 /// The programs.
@@ -106,14 +114,14 @@ impl ProgramId {
 
     /// Its text.
     #[must_use]
-    pub fn source(self, geometry: &Geometry, ptx: bool) -> String {
+    pub fn source(self, geometry: &Geometry, products: Products) -> String {
         let coordinates = |name: &str, words: u32| {
             format!("#define CO_T {name}\n#define CO(name) {name}_##name\n#define CO_WORDS {words}\n")
         };
         let curve = |coordinates: String, field: &str| {
             [
-                &geometry.prelude(geometry.curve_group, ptx, false),
-                &FP.source(ptx),
+                &geometry.prelude(geometry.curve_group, false, products.straight),
+                &FP.source(products.ptx),
                 field,
                 &coordinates,
                 include_str!("../kernels/curve.cl"),
@@ -123,8 +131,8 @@ impl ProgramId {
         };
         match self {
             Self::Scalars => [
-                &geometry.prelude(geometry.group, ptx, true),
-                &FR.source(ptx),
+                &geometry.prelude(geometry.group, products.straight, products.straight),
+                &FR.source(products.ptx),
                 include_str!("../kernels/vector.cl"),
                 include_str!("../kernels/ntt.cl"),
                 include_str!("../kernels/sort.cl"),
@@ -173,7 +181,7 @@ kernels! {
 #[derive(Debug)]
 pub(crate) struct Kernels {
     pub(crate) geometry: Geometry,
-    pub(crate) ptx: bool,
+    pub(crate) products: Products,
     pub(crate) scalars: ScalarKernels,
     pub(crate) g1: CurveKernels,
     pub(crate) g2: CurveKernels,
@@ -187,13 +195,18 @@ pub(crate) type Patch = dyn Fn(ProgramId, String) -> String + Sync;
 
 impl Kernels {
     /// Loads all programs into `context`, building what the cache lacks, side by side.
-    pub(crate) fn new(context: &Context, cache: &Cache, ptx: bool, patch: &Patch) -> Result<Self, OpenClError> {
+    pub(crate) fn new(
+        context: &Context,
+        cache: &Cache,
+        products: Products,
+        patch: &Patch,
+    ) -> Result<Self, OpenClError> {
         let geometry = Geometry::of(context.device())?;
         let begun = Instant::now();
         let [g2, g1, scalars] = std::thread::scope(|scope| {
             ProgramId::ALL
                 .map(|id| {
-                    let text = patch(id, id.source(&geometry, ptx));
+                    let text = patch(id, id.source(&geometry, products));
                     scope.spawn(move || cache.program(context, id, &text))
                 })
                 .map(|thread| thread.join().unwrap_or_else(|payload| std::panic::resume_unwind(payload)))
@@ -201,7 +214,7 @@ impl Kernels {
         let ((g2, g2_cached), (g1, g1_cached), (scalars, scalars_cached)) = (g2?, g1?, scalars?);
         Ok(Self {
             geometry,
-            ptx,
+            products,
             scalars: ScalarKernels::new(scalars)?,
             g1: CurveKernels::new(g1)?,
             g2: CurveKernels::new(g2)?,

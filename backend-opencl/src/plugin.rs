@@ -34,34 +34,33 @@ impl BackendPlugin for OpenClPlugin {
 
     /// Options: `platform` (number, or part of its name) and `name` (part of the device's): the device's number then counts among those that
     /// fit; `vram_limit` and `max_allocation` in bytes, `cache` (folder of built programs), `slots` (proofs that overlap on the device),
-    /// `ptx` (`on` or `off`).
+    /// `ptx` and `straight` (`on` or `off`: products in PTX, and in straight code).
     fn open(device: usize, options: &Options, host: Host) -> Result<OpenClProver, BackendError> {
-        options.only(&["platform", "name", "vram_limit", "max_allocation", "cache", "slots", "ptx"])?;
+        options.only(&["platform", "name", "vram_limit", "max_allocation", "cache", "slots", "ptx", "straight"])?;
         let choice = Choice {
             platform: options.get("platform").map(str::to_owned),
             name: options.get("name").map(str::to_owned),
             index: device,
         };
-        let refused = |name: &str, value: &str, expected: &str| {
-            Err(BackendError::Unsupported(format!("option {name}: {value:?} is not {expected}")))
-        };
         let slots = match options.number("slots")? {
             None => None,
             Some(slots @ 1..=8) => Some(slots as usize),
-            Some(slots) => return refused("slots", &slots.to_string(), "in 1 to 8"),
+            Some(slots) => return Err(BackendError::Unsupported(format!("option slots: {slots} is not in 1 to 8"))),
         };
-        let ptx = match options.get("ptx") {
-            None => None,
-            Some("on") => Some(true),
-            Some("off") => Some(false),
-            Some(other) => return refused("ptx", other, "on or off"),
+        let switch = |name: &str| match options.get(name) {
+            None => Ok(None),
+            Some("on") => Ok(Some(true)),
+            Some("off") => Ok(Some(false)),
+            Some(other) => Err(BackendError::Unsupported(format!("option {name}: {other:?} is not on or off"))),
         };
+        let (ptx, straight) = (switch("ptx")?, switch("straight")?);
         let open = OpenOptions {
             memory_limit: options.number("vram_limit")?,
             max_allocation: options.number("max_allocation")?,
             cache: options.get("cache").map(PathBuf::from),
             slots,
             ptx,
+            straight,
             memory: host.memory().clone(),
         };
         let device = choice.find().map_err(|error| BackendError::device("choosing the device", error))?;

@@ -22,6 +22,7 @@ use splitprover_core::{
 use crate::device::{Instance, OpenOptions};
 use crate::driver::{Buffer, Context, DeviceDescription, OpenClError};
 use crate::field::bytes_of_scalars;
+use crate::kernels::Products;
 use crate::key::{DeviceKey, SlotLease, upload_bases};
 use crate::msm::{Msm, Plan};
 use crate::ntt::Rows;
@@ -85,10 +86,10 @@ impl OpenClProver {
         (self.instance.kernels.build_seconds, self.instance.kernels.cached)
     }
 
-    /// Whether products go through inline PTX.
+    /// How its products are written.
     #[must_use]
-    pub fn uses_ptx(&self) -> bool {
-        self.instance.kernels.ptx
+    pub fn products(&self) -> Products {
+        self.instance.kernels.products
     }
 }
 

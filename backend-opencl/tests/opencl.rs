@@ -5,7 +5,7 @@
 use std::path::PathBuf;
 
 use splitprover_backend_cpu::{CpuBackend, CpuOptions};
-use splitprover_backend_opencl::{Choice, OpenClProver, OpenOptions};
+use splitprover_backend_opencl::{Choice, OpenClProver, OpenOptions, devices};
 use splitprover_core::{BackendError, HostMemory, Inputs, Prover};
 use splitprover_harness::conformance::{ComparisonOptions, Options, Reentry, Scale, Subject, compare, run};
 use splitprover_harness::formats::ZkeyFile;
@@ -92,4 +92,43 @@ fn the_backend_conforms() {
     let options = Options { scale, reentry: Reentry::of_test("the_backend_conforms"), ..Options::default() };
     let report = run(&subject(OpenOptions::default()), &options, |case| println!("{}", case.lines()));
     assert!(report.passed(), "{}", report.to_text());
+}
+
+/// Not a test: what a process with another environment sees.
+#[test]
+#[ignore = "run by the other tests"]
+fn lists_devices() {
+    match devices() {
+        Ok(devices) => devices.iter().for_each(|device| println!("a device: {}", device.name)),
+        Err(error) => println!("an error: {error}"),
+    }
+}
+
+fn listed_with(variable: &str, value: &str) -> String {
+    let output = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "lists_devices", "--include-ignored", "--nocapture"])
+        .env(variable, value)
+        .output()
+        .unwrap();
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn a_machine_without_drivers_is_told_so_in_one_line() {
+    if !available() {
+        return;
+    }
+    let listed = listed_with("OCL_ICD_VENDORS", "/there/is/no/such/folder");
+    let line = listed.lines().find(|line| line.contains("an error: ")).unwrap_or_else(|| panic!("{listed}"));
+    assert!(line.contains("no OpenCL here: the loader libOpenCL.so.1 knows no driver"), "{line}");
+}
+
+#[test]
+fn all_devices_of_a_platform_are_listed() {
+    if !available() || choice().find().is_ok_and(|device| device.platform_name != "Portable Computing Language") {
+        return;
+    }
+    // PoCL has as many devices as it is told to.
+    let listed = listed_with("POCL_DEVICES", "pthread basic pthread");
+    assert_eq!(listed.matches("a device: ").count(), 3, "{listed}");
 }
