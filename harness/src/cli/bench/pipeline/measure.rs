@@ -153,6 +153,8 @@ pub(super) struct Outcome {
     pub(super) job_seconds: Vec<f64>,
     pub(super) status: Status,
     pub(super) history: Vec<LedgerEvent>,
+    /// Bytes of evaluations whose start has returned.
+    pub(super) beyond: Vec<(Duration, u64)>,
     pub(super) marks: Vec<Mark>,
     pub(super) samples: Vec<Sample>,
     /// Before the first partition: key, staging, what was made beforehand.
@@ -203,6 +205,7 @@ pub(super) fn measure(plan: &Plan<'_>, setting: Setting) -> Result<Outcome, Fail
             job_seconds: ascending(results.iter().filter_map(|(_, latency)| *latency)),
             status: engine.status(),
             history: engine.ledger_history(),
+            beyond: engine.beyond_start_history(),
             marks: engine.marks(),
             samples,
             base,

@@ -19,35 +19,44 @@ fn unit(top: u64) -> (&'static str, f64) {
     if top < 4 << 30 { ("MiB", (1u64 << 20) as f64) } else { ("GiB", (1u64 << 30) as f64) }
 }
 
-/// From the bottom of the stack to its top.
-const STACK: [(MemoryClass, RGBColor); 7] = [
-    (MemoryClass::Key, RGBColor(150, 150, 150)),
-    (MemoryClass::Staging, RGBColor(200, 180, 140)),
-    (MemoryClass::Backend, RGBColor(148, 103, 189)),
-    (MemoryClass::Witness, RGBColor(44, 160, 44)),
-    (MemoryClass::Evaluations, RGBColor(31, 119, 180)),
-    (MemoryClass::PoolIdle, RGBColor(190, 215, 235)),
-    (MemoryClass::Stuck, RGBColor(214, 39, 40)),
+/// From the bottom of the stack to its top. What is beyond `start` comes out of the evaluations.
+const STACK: [(&str, Option<MemoryClass>, RGBColor); 8] = [
+    ("key", Some(MemoryClass::Key), RGBColor(150, 150, 150)),
+    ("staging", Some(MemoryClass::Staging), RGBColor(200, 180, 140)),
+    ("backend", Some(MemoryClass::Backend), RGBColor(148, 103, 189)),
+    ("witness", Some(MemoryClass::Witness), RGBColor(44, 160, 44)),
+    ("evaluations beyond start", None, RGBColor(230, 120, 20)),
+    ("evaluations", Some(MemoryClass::Evaluations), RGBColor(31, 119, 180)),
+    ("idle in the pool", Some(MemoryClass::PoolIdle), RGBColor(190, 215, 235)),
+    ("stuck", Some(MemoryClass::Stuck), RGBColor(214, 39, 40)),
 ];
+const BEYOND: usize = 4;
+const EVALUATIONS: usize = 5;
 
-/// For each point in time the bytes of each class, in the stack's order, at the moment within the point's span when their sum was greatest.
-fn curves(history: &[LedgerEvent], from: Duration, to: Duration) -> Vec<(f64, [u64; STACK.len()])> {
+type Bytes = [u64; STACK.len()];
+
+/// For each point in time the bytes in the stack's order, at the moment within the point's span when their sum was greatest.
+fn curves(history: &[LedgerEvent], beyond: &[(Duration, u64)], from: Duration, to: Duration) -> Vec<(f64, Bytes)> {
+    let place = |event: &LedgerEvent| STACK.iter().position(|(_, class, _)| *class == Some(event.class));
+    let ledger = history.iter().filter_map(|event| Some((event.at, place(event)?, event.bytes)));
+    let mut events: Vec<_> = ledger.chain(beyond.iter().map(|&(at, bytes)| (at, BEYOND, bytes))).collect();
+    events.sort_by_key(|&(at, ..)| at);
     let span = (to.saturating_sub(from)).as_secs_f64().max(1e-6);
-    let place = |class| STACK.iter().position(|(known, _)| *known == class);
-    let (mut now, mut at) = ([0u64; STACK.len()], 0);
+    let (mut now, mut at): (Bytes, usize) = ([0; STACK.len()], 0);
+    // The ledger's evaluations hold those beyond start as well.
+    let sum = |bytes: &Bytes| bytes.iter().sum::<u64>() - bytes[BEYOND];
     let mut points = Vec::with_capacity(POINTS);
     for point in 0..POINTS {
         let end = from + Duration::from_secs_f64(span * (point + 1) as f64 / POINTS as f64);
         let mut most = now;
-        while let Some(event) = history.get(at).filter(|event| event.at <= end) {
-            if let Some(place) = place(event.class) {
-                now[place] = event.bytes;
-            }
-            if now.iter().sum::<u64>() > most.iter().sum() {
+        while let Some(&(_, place, bytes)) = events.get(at).filter(|(at, ..)| *at <= end) {
+            now[place] = bytes;
+            if sum(&now) > sum(&most) {
                 most = now;
             }
             at += 1;
         }
+        most[EVALUATIONS] = most[EVALUATIONS].saturating_sub(most[BEYOND]);
         points.push((span * point as f64 / POINTS as f64, most));
     }
     points
@@ -67,9 +76,7 @@ fn draw_into(text: &mut String, title: &str, outcomes: &[Outcome]) -> Result<(),
     let (head, rest) = root.split_vertically(40);
     head.draw_text(title.trim(), &("sans-serif", 18).into_text_style(&root), (12, 10))?;
     // One scale for all panels, so that they can be compared.
-    let peak = outcomes
-        .iter()
-        .map(|o| o.status.memory_peak_bytes.max(o.samples.iter().map(|s| s.resident).max().unwrap_or(0)));
+    let peak = outcomes.iter().map(|outcome| outcome.status.memory_peak_bytes.max(outcome.ledger_and_growth()));
     let top = peak.max().unwrap_or(1).max(1 << 20) / 8 * 9;
     let begin = |outcome: &Outcome| outcome.base.at;
     let end = |outcome: &Outcome| outcome.samples.last().map_or(outcome.base.at, |sample| sample.at);
@@ -115,23 +122,26 @@ fn panel(
         .y_desc(format!("host memory, {unit}"))
         .y_label_formatter(&|value| if *value < 0.0 { String::new() } else { format!("{value:.1}") })
         .draw()?;
-    let curves = curves(&outcome.history, begin, end);
+    let curves = curves(&outcome.history, &outcome.beyond, begin, end);
     // From the whole stack down, so that each class covers what is above it.
-    for (place, (class, color)) in STACK.iter().enumerate().rev() {
+    for (place, (name, _, color)) in STACK.iter().enumerate().rev() {
         if curves.iter().all(|(_, bytes)| bytes[place] == 0) {
             continue;
         }
         let sums = curves.iter().map(|(at, bytes)| (*at, bytes[..=place].iter().sum::<u64>() as f64 / scale));
         chart
             .draw_series(AreaSeries::new(sums, 0.0, color.filled()))?
-            .label(class.name())
+            .label(*name)
             .legend(|(x, y)| Rectangle::new([(x, y - 5), (x + 14, y + 5)], color.filled()));
     }
     let since = |at: Duration| at.saturating_sub(begin).as_secs_f64();
-    let resident = outcome.samples.iter().map(|sample| (since(sample.at), sample.resident as f64 / scale));
+    // What the process had beside the ledger before the first partition (code, matrices of the key) is left out.
+    let other = outcome.base.resident.saturating_sub(outcome.base.ledger);
+    let resident =
+        outcome.samples.iter().map(|sample| (since(sample.at), sample.resident.saturating_sub(other) as f64 / scale));
     chart
         .draw_series(LineSeries::new(resident, BLACK.stroke_width(1)))?
-        .label("resident (whole process)")
+        .label("resident")
         .legend(|(x, y)| PathElement::new([(x, y), (x + 14, y)], BLACK));
     let budget = outcome.budget as f64 / scale;
     if budget <= top {
@@ -176,8 +186,20 @@ mod tests {
             event(5000, MemoryClass::Evaluations, 1000),
             event(5000, MemoryClass::Evaluations, 0),
         ];
-        let curves = curves(&history, Duration::ZERO, Duration::from_secs(10));
+        let curves = curves(&history, &[(Duration::from_secs(4), 0)], Duration::ZERO, Duration::from_secs(10));
         let most = curves.iter().map(|(_, bytes)| bytes.iter().sum::<u64>()).max();
         assert_eq!((curves.len(), most, curves[POINTS - 1].1.iter().sum::<u64>()), (POINTS, Some(1005), 5));
+    }
+
+    #[test]
+    fn evaluations_beyond_start_are_told_apart() {
+        let event =
+            |seconds, bytes| LedgerEvent { at: Duration::from_secs(seconds), class: MemoryClass::Evaluations, bytes };
+        let beyond = [(Duration::from_secs(5), 30), (Duration::from_secs(8), 0)];
+        let curves = curves(&[event(1, 100), event(8, 70)], &beyond, Duration::ZERO, Duration::from_secs(10));
+        let at = |seconds: usize| curves[POINTS / 10 * seconds + 1].1;
+        assert_eq!((at(2)[EVALUATIONS], at(2)[BEYOND]), (100, 0));
+        assert_eq!((at(6)[EVALUATIONS], at(6)[BEYOND]), (70, 30));
+        assert_eq!((at(9)[EVALUATIONS], at(9)[BEYOND]), (70, 0));
     }
 }

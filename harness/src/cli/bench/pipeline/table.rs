@@ -65,6 +65,11 @@ impl Outcome {
         (most(|sample| sample.resident), most(|sample| sample.ledger))
     }
 
+    /// The ledger before the first partition, and the most that resident memory has grown since: how far its curve goes up.
+    pub(super) fn ledger_and_growth(&self) -> u64 {
+        self.base.ledger + self.growth().0
+    }
+
     /// The most of the second and of the last quarter of the samples: equal where memory is flat.
     fn quarters(&self, value: fn(&Sample) -> u64) -> (u64, u64) {
         let quarter = self.samples.len() / 4;
