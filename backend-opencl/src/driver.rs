@@ -272,7 +272,13 @@ impl Context {
 
 /// The result of a call as an error of ours.
 fn checked<T>(call: Call, result: Result<T, i32>) -> Result<T, OpenClError> {
-    result.map_err(|code| OpenClError::Call { function: call.function(), code })
+    result.map_err(|code| match code {
+        // Drivers allocate when a buffer is first used, and say so only then.
+        opencl3::error_codes::CL_MEM_OBJECT_ALLOCATION_FAILURE => {
+            OpenClError::OutOfMemory { wanted: 0, held: 0, limit: u64::MAX }
+        }
+        code => OpenClError::Call { function: call.function(), code },
+    })
 }
 
 impl Drop for Inner {

@@ -286,7 +286,7 @@ impl Slot {
         let context = &instance.context;
         let buffer = |bytes| Buffer::new(context, bytes);
         let lane = |needs| Ok(Lane { queue: Queue::new(context)?, workspace: Workspace::new(context, needs)? });
-        Ok(Self {
+        let slot = Self {
             upload: Queue::new(context)?,
             lanes: residency.workspaces.iter().map(|&needs| lane(needs)).collect::<Result<_, OpenClError>>()?,
             witness: buffer(sizes.witness())?,
@@ -294,6 +294,20 @@ impl Slot {
             totals: buffer(16)?,
             results: [buffer(RESULT)?, buffer(RESULT)?, buffer(RESULT)?, buffer(RESULT)?],
             stream: if residency.stream > 0 { Some(buffer(residency.stream)?) } else { None },
-        })
+        };
+        if !context.device().host_memory {
+            // Drivers allocate a buffer when it is first used. Now is better than in the middle of a proof.
+            for buffer in slot.buffers() {
+                slot.upload.clear(buffer, 0, buffer.bytes() / 4 * 4)?;
+            }
+            slot.upload.finish()?;
+        }
+        Ok(slot)
+    }
+
+    fn buffers(&self) -> impl Iterator<Item = &Buffer> {
+        let workspaces = self.lanes.iter().flat_map(|lane| lane.workspace.buffers());
+        let vectors = self.rows.iter().chain([&self.witness, &self.totals]).chain(&self.results).chain(&self.stream);
+        workspaces.chain(vectors)
     }
 }

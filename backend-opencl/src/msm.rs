@@ -281,6 +281,10 @@ impl Workspace {
             .map_err(|_| OpenClError::Unusable("a workspace of another number of buffers".into()))?;
         Ok(Self(buffers, needs))
     }
+
+    pub(crate) fn buffers(&self) -> impl Iterator<Item = &Buffer> {
+        self.0.iter()
+    }
 }
 
 /// A part of a chunk of bases, with its scalars.
