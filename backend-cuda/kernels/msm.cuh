@@ -239,10 +239,41 @@ SP_FN void flush_run(u32 key, bool head, const Xyzz<F> &acc, char *buckets, u32 
     }
 }
 
+// The list of pairs: `list` holds the rounds of affine additions that it goes through, and its length. With rounds, sums of 2^rounds pairs each are
+// what is accumulated, in as few parts as have room for their sums and are of even size; without, the pairs themselves, and all of them are part 0.
+struct List {
+    const u64 *pairs;
+    const u32 *list;
+    u32 part, room;
+
+    SP_FN u32 rounds() const {
+        return list[0];
+    }
+
+    // Numbers of this part's sums, or pairs: [first, first + count).
+    SP_FN void range(u32 &first, u32 &count) const {
+        const u32 all = list[1] >> rounds(), parts = rounds() == 0 || all <= room ? 1 : all / room + (all % room != 0);
+        const u32 size = all / parts + (all % parts != 0);
+        first = part * size;
+        count = part >= parts || first >= all ? 0 : all - first < size ? all - first : size;
+    }
+
+    SP_FN u64 pair(u32 i) const {
+        return pairs[(u64)i << rounds()];
+    }
+};
+
+// `sums` are those of this part of the list.
 template <class F>
-SP_FN void msm_accumulate(const u64 *pairs, const u32 *pair_count, const Bases &bases, char *buckets, u32 *head_keys, char *heads,
+SP_FN void msm_accumulate(const List &list, const char *sums, const Bases &bases, char *buckets, u32 *head_keys, char *heads,
                           uint4 *shared) {
-    const u32 total = *pair_count, me = group_index<F>(), groups = group_count<F>();
+    u32 first, total;
+    list.range(first, total);
+    const u32 me = group_index<F>(), groups = group_count<F>();
+    const bool summed = list.rounds() != 0;
+    const auto address = [&](u32 i, u32 low) {
+        return summed ? sums + (size_t)i * 2 * Field<F>::BYTES : base_address<F>(bases, low);
+    };
     const u32 per = total / groups + (total % groups != 0);
     const u64 begin = (u64)me * per;
     const u32 from = (u32)(begin < total ? begin : total);
@@ -252,14 +283,14 @@ SP_FN void msm_accumulate(const u64 *pairs, const u32 *pair_count, const Bases &
     u32 key = MSM_NO_KEY;
     bool head = false;
     RunningSum<F> sum(shared);
-    u64 next = count > 0 ? pairs[from] : 0;
-    const bool continued = count > 0 && from > 0 && (u32)(pairs[from - 1] >> 32) == (u32)(next >> 32);
+    u64 next = count > 0 ? list.pair(first + from) : 0;
+    const bool continued = count > 0 && from > 0 && (u32)(list.pair(first + from - 1) >> 32) == (u32)(next >> 32);
     for (u32 i = 0; i < per; i++) {
         const bool valid = i < count;
         const u64 pair = next;
         if (i + 1 < count) {
-            next = pairs[from + i + 1];
-            const char *p = base_address<F>(bases, (u32)next);
+            next = list.pair(first + from + i + 1);
+            const char *p = address(from + i + 1, (u32)next);
             prefetch(p);
             prefetch(p + 2 * Field<F>::BYTES - 16);
         }
@@ -270,7 +301,7 @@ SP_FN void msm_accumulate(const u64 *pairs, const u32 *pair_count, const Bases &
             sum.set(head ? xyzz_infinity<F>() : xyzz_load<F>(buckets + (size_t)key * xyzz_bytes<F>()));
         }
         const u32 low = valid ? (u32)pair : 0;
-        sum.add_base(base_address<F>(bases, low), low >> 31, !valid);
+        sum.add_base(address(valid ? from + i : 0, low), !summed && low >> 31, !valid);
     }
     if (key != MSM_NO_KEY) flush_run<F>(key, head, sum.get(), buckets, head_keys, heads, me);
 }

@@ -1,15 +1,29 @@
 // Multi-exponentiation in G1: the entry points of `msm.cuh`.
-#include "msm.cuh"
+#include "msm_affine.cuh"
 
 typedef Fp Element;
 // Resident blocks per multiprocessor: the host sizes the launch by it.
 #define BLOCKS 4
 
+// Likewise for additions of neighbours; before Ampere there is shared memory for one.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
+#define AFFINE_BLOCKS 1
+#else
+#define AFFINE_BLOCKS 4
+#endif
+
+extern "C" __global__ void __launch_bounds__(MSM_THREADS, AFFINE_BLOCKS)
+    msm_g1_add_neighbours(const u64 *pairs, const u32 *list, const char *first, const char *second, u32 split, u32 part, u32 room,
+                          u32 per_lane, u32 passes, char *scratch, u32 *ticket, char *out) {
+    __shared__ uint4 shared[AFFINE_SHARED_WORDS];
+    msm_add_neighbours(List{pairs, list, part, room}, Bases{first, second, split}, per_lane, passes, scratch, ticket, out, shared);
+}
+
 extern "C" __global__ void __launch_bounds__(MSM_THREADS, BLOCKS)
-    msm_g1_accumulate(const u64 *pairs, const u32 *pair_count, const char *first, const char *second, u32 split, char *buckets,
-                      u32 *head_keys, char *heads) {
+    msm_g1_accumulate(const u64 *pairs, const u32 *list, u32 part, u32 room, const char *sums, const char *first, const char *second,
+                      u32 split, char *buckets, u32 *head_keys, char *heads) {
     __shared__ uint4 shared[RunningSum<Element>::WORDS];
-    msm_accumulate<Element>(pairs, pair_count, Bases{first, second, split}, buckets, head_keys, heads, shared);
+    msm_accumulate<Element>(List{pairs, list, part, room}, sums, Bases{first, second, split}, buckets, head_keys, heads, shared);
 }
 
 extern "C" __global__ void __launch_bounds__(MSM_THREADS)

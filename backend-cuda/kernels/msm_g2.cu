@@ -6,10 +6,10 @@ typedef Fp2Lane Element;
 #define BLOCKS 2
 
 extern "C" __global__ void __launch_bounds__(MSM_THREADS, BLOCKS)
-    msm_g2_accumulate(const u64 *pairs, const u32 *pair_count, const char *first, const char *second, u32 split, char *buckets,
-                      u32 *head_keys, char *heads) {
+    msm_g2_accumulate(const u64 *pairs, const u32 *list, u32 part, u32 room, const char *sums, const char *first, const char *second,
+                      u32 split, char *buckets, u32 *head_keys, char *heads) {
     __shared__ uint4 shared[RunningSum<Element>::WORDS];
-    msm_accumulate<Element>(pairs, pair_count, Bases{first, second, split}, buckets, head_keys, heads, shared);
+    msm_accumulate<Element>(List{pairs, list, part, room}, sums, Bases{first, second, split}, buckets, head_keys, heads, shared);
 }
 
 extern "C" __global__ void __launch_bounds__(MSM_THREADS)

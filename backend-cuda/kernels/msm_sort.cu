@@ -7,6 +7,9 @@
 // A pair is a u64: key = (set - set_from) 2^key_bits + |digit| - 1 in the high half, and sign << 31 | virtual base index in the low half. Sorting takes two passes: pairs are dealt to coarse bins (key >> fine_bits, from 1 up), then each bin is sorted by one block.
 // Bin 0 takes the pairs of scalars 1 and r - 1, which all have key 0 and need no sorting: they go straight to their final place,
 // so a witness full of bits costs one append per bit.
+//
+// Long lists are padded with pairs of nothing until each bucket's are a multiple of 2^rounds, for `msm_affine.cuh`. The bins' places in the
+// padded list are given out as their blocks come by; only bin 1, which shares its first key with bin 0, has a fixed one, with room to spare.
 #include "fr.cuh"
 
 struct Digits {
@@ -106,8 +109,39 @@ extern "C" __global__ void __launch_bounds__(SORT_THREADS)
         if (counter[b] != 0) atomicAdd(&histogram[b], counter[b]);
 }
 
+SP_FN u32 padded(u32 count, u32 rounds) {
+    const u32 mask = (1u << rounds) - 1;
+    return (count + mask) & ~mask;
+}
+
+// Room in the padded list for bin 1.
+SP_FN u32 first_bin_room(u32 count, u32 fine_bits, u32 rounds) {
+    return padded(count + (((1u << rounds) - 1) << fine_bits), rounds);
+}
+
+// The cheapest number of rounds of affine additions. A mixed addition costs 1.57 affine ones, and each bucket that is not empty is padded by
+// (2^rounds - 1) / 2 pairs on the average.
+SP_FN u32 rounds_that_pay(u32 units, u32 dense, u32 keys, u32 fine_bits, u32 room, u32 least, u32 most) {
+    const u32 total = units + dense, filled = dense < keys ? dense : keys;
+    if (total < least) return 0;
+    u32 best = 0;
+    float cost = 1.57f * (float)total;
+    for (u32 rounds = 2; rounds <= most; rounds++) {
+        const u64 pad = (1u << rounds) - 1, longest = total + ((u64)filled + (1ull << fine_bits) + 2) * pad;
+        const float c = 1.05f * ((float)total + 0.5f * (float)filled * (float)pad) * (1.0f + 0.57f / (float)(1u << rounds));
+        if (longest <= room && c < cost) {
+            cost = c;
+            best = rounds;
+        }
+    }
+    return best;
+}
+
 // start[b] = first pair of bin b, for b = 0 .. bins + 1 (the last is the number of pairs); cursor = a copy for the dealing pass. One block.
-extern "C" __global__ void __launch_bounds__(SORT_THREADS) msm_scan(const u32 *histogram, u32 bins, u32 *start, u32 *cursor) {
+// list[0] = rounds of affine additions that pay, and list[1] = pairs in the padded list up to the end of bin 1. `keys` of them, 2^fine_bits to a bin; the
+// list has room for `room` pairs; no rounds below `least` pairs, and `most` at most.
+extern "C" __global__ void __launch_bounds__(SORT_THREADS) msm_scan(const u32 *histogram, u32 bins, u32 *start, u32 *cursor, u32 keys, u32 fine_bits, u32 room,
+                                                                   u32 least, u32 most, u32 *list) {
     __shared__ u32 sums[SORT_THREADS];
     const u32 n = bins + 1, per = (n + blockDim.x - 1) / blockDim.x, from = threadIdx.x * per;
     u32 sum = 0;
@@ -127,14 +161,44 @@ extern "C" __global__ void __launch_bounds__(SORT_THREADS) msm_scan(const u32 *h
         at += histogram[b];
     }
     if (threadIdx.x == blockDim.x - 1) start[n] = sums[threadIdx.x];
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        const u32 units = start[1], dense = start[n] - units, rounds = rounds_that_pay(units, dense, keys, fine_bits, room, least, most);
+        list[0] = rounds;
+        list[1] = rounds == 0 ? start[n] : padded(units, rounds) + first_bin_room(start[2] - units, fine_bits, rounds);
+    }
 }
 
-// Deals pairs to their bins: bin 0 to `sorted`, the others to `dealt`, at the same positions. A tile reserves room in each bin once.
+
+// The sum of `value` over the block's threads before this one.
+SP_FN u32 block_scan(u32 value, u32 *warps) {
+    const u32 lane = threadIdx.x & 31, warp = threadIdx.x / 32;
+    u32 sum = value;
+    SP_UNROLL
+    for (u32 d = 1; d < 32; d <<= 1) {
+        const u32 other = __shfl_up_sync(0xffffffffu, sum, d);
+        if (lane >= d) sum += other;
+    }
+    if (lane == 31) warps[warp] = sum;
+    __syncthreads();
+    u32 before = 0;
+    for (u32 w = 0; w < warp; w++) before += warps[w];
+    return before + sum - value;
+}
+
+// Deals pairs to their bins: bin 0 to `sorted`, the others to `dealt`, at the same positions. A tile reserves room in each bin once. With `stage`, which
+// is how many pairs of a tile find room there, they are gathered by bin in shared memory and go out in runs.
+// Shared memory: (bins + 1) u32; with `stage` twice that, in an even number of them, and `stage` pairs.
 extern "C" __global__ void __launch_bounds__(SORT_THREADS)
     msm_deal(const Fr *scalars, const u32 *index, u32 len, u32 montgomery, u32 first_index, u32 stride, const __grid_constant__ Windows windows, u32 num_windows,
              u32 sets, u32 key_bits, u32 set_from, u32 set_to, u32 fine_bits, u32 bins, u32 per_thread, u32 *cursor, u64 *dealt,
-             u64 *sorted) {
+             u64 *sorted, u32 stage) {
     extern __shared__ u32 counter[];
+    __shared__ u32 warps[SORT_THREADS / 32];
+    __shared__ u32 gathered;
+    // Where a bin's pairs go, less where they are gathered.
+    u32 *const distance = counter + bins + 1;
+    u64 *const pairs = reinterpret_cast<u64 *>(counter + 2 * (bins + 1));
     const Segment s{scalars, index, len, montgomery, first_index, stride};
     const Cut cut{num_windows, sets, key_bits, set_from, set_to};
     const u32 tile = blockDim.x * per_thread, lane = threadIdx.x & 31;
@@ -149,9 +213,24 @@ extern "C" __global__ void __launch_bounds__(SORT_THREADS)
                 for_each_digit(d, windows, cut, 0, 0, [&](u32 key, u32) { atomicAdd(&counter[1 + (key >> fine_bits)], 1); });
         }
         __syncthreads();
-        for (u32 b = threadIdx.x; b <= bins; b += blockDim.x) {
-            const u32 count = counter[b];
-            if (count != 0) counter[b] = atomicAdd(&cursor[b], count);
+        if (stage != 0) {
+            const u32 per = (bins + blockDim.x - 1) / blockDim.x, first = 1 + threadIdx.x * per;
+            u32 sum = 0;
+            for (u32 b = first; b < first + per && b <= bins; b++) sum += counter[b];
+            u32 at = block_scan(sum, warps);
+            if (threadIdx.x == blockDim.x - 1) gathered = at + sum;
+            for (u32 b = first; b < first + per && b <= bins; b++) {
+                const u32 count = counter[b];
+                counter[b] = at;
+                if (count != 0) distance[b] = atomicAdd(&cursor[b], count) - at;
+                at += count;
+            }
+            if (threadIdx.x == 0 && counter[0] != 0) counter[0] = atomicAdd(&cursor[0], counter[0]);
+        } else {
+            for (u32 b = threadIdx.x; b <= bins; b += blockDim.x) {
+                const u32 count = counter[b];
+                if (count != 0) counter[b] = atomicAdd(&cursor[b], count);
+            }
         }
         __syncthreads();
         for (u32 k = 0; k < per_thread; k++) {
@@ -165,17 +244,37 @@ extern "C" __global__ void __launch_bounds__(SORT_THREADS)
             if (unit) sorted[base + __popc(units & ((1u << lane) - 1))] = (u32)d.negative << 31 | (first_index + i);
             if (!d.unit)
                 for_each_digit(d, windows, cut, first_index + i, stride, [&](u32 key, u32 low) {
-                    dealt[atomicAdd(&counter[1 + (key >> fine_bits)], 1)] = (u64)key << 32 | low;
+                    u64 *const to = stage != 0 ? pairs : dealt;
+                    to[atomicAdd(&counter[1 + (key >> fine_bits)], 1)] = (u64)key << 32 | low;
                 });
         }
         __syncthreads();
+        if (stage != 0) {
+            for (u32 i = threadIdx.x; i < gathered; i += blockDim.x) {
+                const u64 pair = pairs[i];
+                dealt[distance[1 + ((u32)(pair >> 32) >> fine_bits)] + i] = pair;
+            }
+            __syncthreads();
+        }
     }
 }
 
-// Sorts each bin from 1 up by the low fine_bits of its keys: one block per bin. Shared memory: 2^fine_bits u32.
-extern "C" __global__ void __launch_bounds__(SORT_THREADS) msm_sort_bins(const u64 *dealt, u64 *sorted, const u32 *start, u32 fine_bits) {
+// A pair that adds nothing to its bucket.
+SP_FN u64 nothing(u32 key) {
+    return (u64)key << 32 | 0xffffffffu;
+}
+
+// Sorts each bin from 1 up by the low fine_bits of its keys, and pads: one block per bin. A bin of up to `stage` pairs is put in order in shared
+// memory and goes out in one piece; a longer one is scattered.
+// Shared memory: 2^fine_bits u32, and 6 bytes for each of `stage`, which is even.
+extern "C" __global__ void __launch_bounds__(SORT_THREADS) msm_sort_bins(const u64 *dealt, u64 *sorted, const u32 *start, u32 fine_bits,
+                                                                        u32 *list, u32 stage) {
     extern __shared__ u32 counter[];
     __shared__ u32 sums[SORT_THREADS];
+    __shared__ u32 place;
+    u32 *const lows = counter + (1u << fine_bits);
+    unsigned short *const keys = reinterpret_cast<unsigned short *>(lows + stage);
+    const u32 rounds = list[0];
     const u32 bin = blockIdx.x + 1, from = start[bin], to = start[bin + 1], n = 1u << fine_bits, mask = n - 1;
     for (u32 k = threadIdx.x; k < n; k += blockDim.x) counter[k] = 0;
     __syncthreads();
@@ -194,7 +293,7 @@ extern "C" __global__ void __launch_bounds__(SORT_THREADS) msm_sort_bins(const u
     __syncthreads();
     const u32 per = (n + blockDim.x - 1) / blockDim.x, first = threadIdx.x * per;
     u32 sum = 0;
-    for (u32 k = first; k < first + per && k < n; k++) sum += counter[k];
+    for (u32 k = first; k < first + per && k < n; k++) sum += padded(counter[k], rounds);
     sums[threadIdx.x] = sum;
     __syncthreads();
     for (u32 d = 1; d < blockDim.x; d <<= 1) {
@@ -203,11 +302,28 @@ extern "C" __global__ void __launch_bounds__(SORT_THREADS) msm_sort_bins(const u
         sums[threadIdx.x] += other;
         __syncthreads();
     }
-    u32 at = from + sums[threadIdx.x] - sum;
+    const u32 units = start[1], whole = sums[blockDim.x - 1];
+    const bool staged = whole <= stage;
+    if (threadIdx.x == 0) place = rounds == 0 ? from : bin == 1 ? padded(units, rounds) : atomicAdd(&list[1], whole);
+    __syncthreads();
+    u32 at = (staged ? 0 : place) + sums[threadIdx.x] - sum;
     for (u32 k = first; k < first + per && k < n; k++) {
-        const u32 count = counter[k];
+        const u32 count = counter[k], next = at + padded(count, rounds);
         counter[k] = at;
-        at += count;
+        for (u32 i = at + count; i < next; i++) {
+            if (staged) {
+                lows[i] = 0xffffffffu;
+                keys[i] = k;
+            } else {
+                sorted[i] = nothing((bin - 1) << fine_bits | k);
+            }
+        }
+        at = next;
+    }
+    if (rounds != 0 && bin == 1) {
+        for (u32 i = units + threadIdx.x; i < place; i += blockDim.x) sorted[i] = nothing(0);
+        const u32 end = place + first_bin_room(to - from, fine_bits, rounds);
+        for (u32 i = place + whole + threadIdx.x; i < end; i += blockDim.x) sorted[i] = nothing(n - 1);
     }
     __syncthreads();
     for (u32 base = from; base < to; base += SORT_UNROLL * blockDim.x) {
@@ -219,6 +335,18 @@ extern "C" __global__ void __launch_bounds__(SORT_THREADS) msm_sort_bins(const u
         }
         SP_UNROLL
         for (u32 k = 0; k < SORT_UNROLL; k++)
-            if (pair[k] != ~0ull) sorted[atomicAdd(&counter[(u32)(pair[k] >> 32) & mask], 1)] = pair[k];
+            if (pair[k] != ~0ull) {
+                const u32 key = (u32)(pair[k] >> 32) & mask, slot = atomicAdd(&counter[key], 1);
+                if (staged) {
+                    lows[slot] = (u32)pair[k];
+                    keys[slot] = key;
+                } else {
+                    sorted[slot] = pair[k];
+                }
+            }
+    }
+    if (staged) {
+        __syncthreads();
+        for (u32 i = threadIdx.x; i < whole; i += blockDim.x) sorted[place + i] = (u64)((bin - 1) << fine_bits | keys[i]) << 32 | lows[i];
     }
 }

@@ -75,6 +75,8 @@ pub(crate) const HEADERS: &[(&str, &str)] = &[
     ("fp2.cuh", include_str!("../kernels/fp2.cuh")),
     ("curve.cuh", include_str!("../kernels/curve.cuh")),
     ("msm.cuh", include_str!("../kernels/msm.cuh")),
+    ("fp_invert.cuh", include_str!("../kernels/fp_invert.cuh")),
+    ("msm_affine.cuh", include_str!("../kernels/msm_affine.cuh")),
 ];
 
 /// Where CUBINs are kept.
@@ -348,6 +350,12 @@ impl Kernels {
     #[must_use]
     pub fn new(context: &Context, cache: Cache) -> Self {
         Self { context: context.clone(), cache, modules: Mutex::default() }
+    }
+
+    /// Shared memory that one block may have, in bytes.
+    #[must_use]
+    pub fn shared_per_block(&self) -> u32 {
+        self.context.info().shared_per_block
     }
 
     /// Sees to it that all families are in the cache, so that a card opened for the first time waits for the slowest compilation

@@ -1,7 +1,8 @@
 //! Multi-exponentiation on the device: Σ kᵢ·Pᵢ in G1 or G2 for scalars and bases in device memory.
 //!
 //! Scalars are cut into signed digits, (bucket, base) pairs are sorted by bucket, buckets are summed, and a weighted sum of the buckets is
-//! reduced to a few points that the host folds into one: see `kernels/msm_sort.cu` and `kernels/msm.cuh`. Zero scalars cost
+//! reduced to a few points that the host folds into one: see `kernels/msm_sort.cu` and `kernels/msm.cuh`. In long lists of pairs neighbours are
+//! added in affine coordinates first (`kernels/msm_affine.cuh`); the device decides by the number of pairs, which the host doesn't know. Zero scalars cost
 //! nothing and scalars of ±1 one addition, however many there are; skewed scalars cost no more than random ones; equal, opposite and infinite
 //! bases are added correctly everywhere.
 //!
@@ -26,7 +27,7 @@ mod plan;
 #[cfg(test)]
 mod tests;
 
-use plan::{FOLD, THREADS};
+use plan::{FOLD, LIST_BYTES, THREADS};
 pub use plan::{Plan, Shape};
 
 /// Which group the bases are in.
@@ -98,13 +99,20 @@ pub struct MsmKernels {
     scan: Function,
     deal: Function,
     sort_bins: Function,
+    /// In G1 only.
+    add_neighbours: Option<Function>,
     accumulate: Function,
     fold_heads: Function,
     reduce_runs: Function,
     sum_planes: Function,
     sum_rows: Function,
     shift_bases: Function,
+    /// Dynamic shared memory that a sorting block may have.
+    sort_shared: u32,
 }
+
+/// Shared memory of the sorting kernels that is not dynamic, at most, in bytes.
+const STATIC_SHARED: u32 = 8 << 10;
 
 impl MsmKernels {
     /// Finds the kernels.
@@ -114,12 +122,18 @@ impl MsmKernels {
     pub fn load(kernels: &Kernels, group: Group) -> Result<Self, CudaError> {
         let sort = |name| kernels.function(Family::MsmSort, name);
         let curve = |name: &str| kernels.function(group.family(), &format!("{}_{name}", group.prefix()));
+        let sort_shared = kernels.shared_per_block() - STATIC_SHARED;
+        let (deal, sort_bins) = (sort("msm_deal")?, sort("msm_sort_bins")?);
+        deal.allow_shared_memory(sort_shared)?;
+        sort_bins.allow_shared_memory(sort_shared)?;
         Ok(Self {
             group,
+            sort_shared,
             count: sort("msm_count")?,
             scan: sort("msm_scan")?,
-            deal: sort("msm_deal")?,
-            sort_bins: sort("msm_sort_bins")?,
+            deal,
+            sort_bins,
+            add_neighbours: if group == Group::G1 { Some(curve("add_neighbours")?) } else { None },
             accumulate: curve("accumulate")?,
             fold_heads: curve("fold_heads")?,
             reduce_runs: curve("reduce_runs")?,
@@ -267,7 +281,8 @@ impl<'a> Msm<'a> {
     /// Leaves the pairs of the parts for bucket sets `set_from .. set_to`, sorted by bucket, in the workspace.
     fn sort(&self, stream: &Stream, parts: &[Part], set_from: u32, set_to: u32) -> Result<(), CudaError> {
         let (plan, layout, shape) = (self.plan, self.plan.layout(), self.plan.shape);
-        let [histogram, start, cursor] = [layout.histogram, layout.start, layout.cursor].map(|offset| self.at(offset));
+        let [list, histogram, start, cursor] =
+            [layout.list, layout.histogram, layout.start, layout.cursor].map(|offset| self.at(offset));
         let bins: Arg = plan.bins.into();
         let shared = 4 * (plan.bins + 1);
         let tile = plan.sort_threads * plan.per_thread;
@@ -282,10 +297,13 @@ impl<'a> Msm<'a> {
             bins,
             plan.per_thread.into(),
         ];
+        let (deal_stage, bin_stage) =
+            (plan.deal_stage(self.kernels.sort_shared), plan.bin_stage(self.kernels.sort_shared));
+        let [deal_shared, bin_shared] = plan.sort_shared(deal_stage, bin_stage);
         let grid = |len: u32| [len.div_ceil(tile).min(2 * plan.multiprocessors), 1, 1];
         let block = [plan.sort_threads, 1, 1];
         // SAFETY: the range is within the workspace, which `new`'s caller keeps alive.
-        unsafe { stream.fill(histogram, 0, 4 * (u64::from(plan.bins) + 1))? };
+        unsafe { stream.fill(list, 0, LIST_BYTES + 4 * (u64::from(plan.bins) + 1))? };
         let mut first_index = 0;
         let scalars: Vec<[Arg; 6]> = parts
             .iter()
@@ -313,18 +331,34 @@ impl<'a> Msm<'a> {
             // SAFETY: `add`'s caller promises the segments, `new`'s the workspace; the arguments are those of `msm_count`.
             unsafe { self.kernels.count.launch(stream, grid(part.len), block, shared, &args)? };
         }
-        let args = [histogram.into(), bins, start.into(), cursor.into()];
+        let (least, rounds) = plan.affine.map_or((0, 0), |affine| (affine.least, affine.rounds));
+        // Never more pairs than the sums of all parts have room for: after two rounds at least, four pairs to a sum.
+        let places = plan.affine.map_or(0, |affine| 4 * u64::from(affine.parts) * plan.sums_room());
+        let room = plan.list_room().min(places).min(u64::from(u32::MAX)) as u32;
+        let args = [
+            histogram.into(),
+            bins,
+            start.into(),
+            cursor.into(),
+            plan.keys().into(),
+            plan.fine_bits.into(),
+            room.into(),
+            least.into(),
+            rounds.into(),
+            list.into(),
+        ];
         // SAFETY: all within the workspace; the arguments are those of `msm_scan`.
         unsafe { self.kernels.scan.launch(stream, [1, 1, 1], block, 0, &args)? };
         let (dealt, sorted) = (self.at(layout.dealt), self.at(layout.sorted));
         for (part, args) in parts.iter().zip(&scalars) {
-            let args: Vec<Arg> = [&args[..], &numbers, &[cursor.into(), dealt.into(), sorted.into()]].concat();
+            let args: Vec<Arg> =
+                [&args[..], &numbers, &[cursor.into(), dealt.into(), sorted.into(), deal_stage.into()]].concat();
             // SAFETY: as for `msm_count`; a pass has no more pairs than the plan left room for.
-            unsafe { self.kernels.deal.launch(stream, grid(part.len), block, shared, &args)? };
+            unsafe { self.kernels.deal.launch(stream, grid(part.len), block, deal_shared, &args)? };
         }
-        let args = [dealt.into(), sorted.into(), start.into(), plan.fine_bits.into()];
+        let args = [dealt.into(), sorted.into(), start.into(), plan.fine_bits.into(), list.into(), bin_stage.into()];
         // SAFETY: all within the workspace; the arguments are those of `msm_sort_bins`.
-        unsafe { self.kernels.sort_bins.launch(stream, [plan.bins, 1, 1], block, 4 << plan.fine_bits, &args) }
+        unsafe { self.kernels.sort_bins.launch(stream, [plan.bins, 1, 1], block, bin_shared, &args) }
     }
 
     /// Adds the sorted pairs to the buckets of the sets from `set_from` on.
@@ -337,38 +371,63 @@ impl<'a> Msm<'a> {
             None => (first, u32::MAX),
         };
         let buckets = self.at(layout.buckets + group.xyzz_bytes() * u64::from(set_from) * plan.shape.buckets());
-        let pair_count = self.at(layout.start + 4 * (u64::from(plan.bins) + 1));
         let levels = plan.head_levels();
-        let (mut keys, mut heads) = (self.at(layout.head_keys), self.at(layout.heads));
-        let args = [
-            self.at(layout.sorted).into(),
-            pair_count.into(),
-            first.into(),
-            second.into(),
-            split.into(),
-            buckets.into(),
-            keys.into(),
-            heads.into(),
-        ];
         let block = [THREADS, 1, 1];
-        // SAFETY: `add`'s caller promises the tables, `new`'s the workspace; the arguments are those of `accumulate`.
-        unsafe { self.kernels.accumulate.launch(stream, [plan.accumulate_blocks, 1, 1], block, 0, &args)? };
-        for level in levels.windows(2) {
-            let (next_keys, next_heads) =
-                (keys.add(4 * u64::from(level[0])), heads.add(group.xyzz_bytes() * u64::from(level[0])));
+        let [list, sorted, sums] = [layout.list, layout.sorted, layout.dealt].map(|offset| self.at(offset));
+        let room = plan.sums_room().min(u64::from(u32::MAX)) as u32;
+        for part in 0..plan.affine.map_or(1, |affine| affine.parts) {
+            if let (Some(affine), Some(add_neighbours)) = (plan.affine, &self.kernels.add_neighbours) {
+                let args = [
+                    sorted.into(),
+                    list.into(),
+                    first.into(),
+                    second.into(),
+                    split.into(),
+                    part.into(),
+                    room.into(),
+                    affine.per_lane.into(),
+                    affine.passes.into(),
+                    self.at(layout.scratch).into(),
+                    list.add(4 * (2 + u64::from(part))).into(),
+                    sums.into(),
+                ];
+                // SAFETY: `add`'s caller promises the tables, `new`'s the workspace; the arguments are those of `add_neighbours`, whose sums
+                // take the place of the dealt pairs, which are sorted by now.
+                unsafe { add_neighbours.launch(stream, [affine.blocks, 1, 1], block, 0, &args)? };
+            }
+            let (mut keys, mut heads) = (self.at(layout.head_keys), self.at(layout.heads));
             let args = [
+                sorted.into(),
+                list.into(),
+                part.into(),
+                room.into(),
+                sums.into(),
+                first.into(),
+                second.into(),
+                split.into(),
+                buckets.into(),
                 keys.into(),
                 heads.into(),
-                level[0].into(),
-                FOLD.into(),
-                buckets.into(),
-                next_keys.into(),
-                next_heads.into(),
             ];
-            let grid = [(level[1] * group.lanes()).div_ceil(THREADS), 1, 1];
-            // SAFETY: all within the workspace; the arguments are those of `fold_heads`.
-            unsafe { self.kernels.fold_heads.launch(stream, grid, block, 0, &args)? };
-            (keys, heads) = (next_keys, next_heads);
+            // SAFETY: `add`'s caller promises the tables, `new`'s the workspace; the arguments are those of `accumulate`.
+            unsafe { self.kernels.accumulate.launch(stream, [plan.accumulate_blocks, 1, 1], block, 0, &args)? };
+            for level in levels.windows(2) {
+                let (next_keys, next_heads) =
+                    (keys.add(4 * u64::from(level[0])), heads.add(group.xyzz_bytes() * u64::from(level[0])));
+                let args = [
+                    keys.into(),
+                    heads.into(),
+                    level[0].into(),
+                    FOLD.into(),
+                    buckets.into(),
+                    next_keys.into(),
+                    next_heads.into(),
+                ];
+                let grid = [(level[1] * group.lanes()).div_ceil(THREADS), 1, 1];
+                // SAFETY: all within the workspace; the arguments are those of `fold_heads`.
+                unsafe { self.kernels.fold_heads.launch(stream, grid, block, 0, &args)? };
+                (keys, heads) = (next_keys, next_heads);
+            }
         }
         Ok(())
     }

@@ -234,13 +234,14 @@ impl Residency {
     pub fn msm(&self, sizes: &Sizes, sum: SumId, dense: u64) -> MsmPlan {
         let shape = self.shapes[sum as usize];
         let len = sizes.sum_len(sum).max(1);
-        let build = |shape| MsmPlan::new(sum.group(), shape, len, sizes.multiprocessors, self.pair_budget);
+        let h = if sum == SumId::Hl { sizes.bases[QueryId::H as usize] } else { 0 };
+        let expected = h.saturating_add(dense).min(len);
+        let build =
+            |shape| MsmPlan::new(sum.group(), shape, len, sizes.multiprocessors, self.pair_budget).expecting(expected);
         let full = build(shape);
         if shape.copies > 1 {
             return full;
         }
-        let h = if sum == SumId::Hl { sizes.bases[QueryId::H as usize] } else { 0 };
-        let expected = h.saturating_add(dense).min(len);
         let fitted = build(Shape::choose(expected, 1));
         if fitted.workspace_bytes() <= self.workspaces[self.lanes[sum as usize]] { fitted } else { full }
     }

@@ -7,8 +7,11 @@ use super::Group;
 /// Bits of a signed-digit decomposition: a scalar or its negative is below 2²⁵⁴, and one more bit takes the last carry.
 const SCALAR_BITS: u32 = 255;
 
-/// What a bucket costs in the reduction, in mixed additions: two full additions of about 1.44 each, at a lower rate.
+/// What a bucket costs in the reduction, in mixed additions: two full additions of about 1.44 each, at a lower rate. In long lists, from so many pairs on,
+/// additions are cheaper and a bucket costs some padding too.
 const BUCKET_COST: f64 = 4.0;
+const BUCKET_COST_OF_LONG: f64 = 5.5;
+const LONG: f64 = (1u64 << 25) as f64;
 
 /// Fewest windows (of 24 bits) and most (their widths travel in 32 bytes).
 const MIN_WINDOWS: u32 = 11;
@@ -23,6 +26,18 @@ const WAVES: u64 = 10;
 const MAX_KEYS: u64 = 1 << 25;
 const MAX_FINE_BITS: u32 = 12;
 
+/// Most bins, and pairs that a bin should have at most, so that a block can put them in order in shared memory; so many pairs make a batch.
+const MAX_BINS: u64 = 1 << 13;
+const PAIRS_PER_BIN: u64 = 30_000;
+const PAIRS_PER_BATCH: u64 = 32_000 * MAX_BINS;
+
+/// Dynamic shared memory of a sorting block that plans count on, of the 227 KiB of a large card. Where there is less, pairs are scattered to device memory
+/// one by one.
+const SORT_SHARED: u64 = 219 << 10;
+
+/// Bytes of a pair in the shared memory of the block that sorts its bin: base and key within the bin.
+const STAGED_PAIR: u64 = 6;
+
 /// Virtual base indices have 31 bits, beside the sign.
 const MAX_INDEX: u64 = 1 << 31;
 
@@ -32,8 +47,32 @@ pub(super) const FOLD: u32 = 8;
 /// Bytes of one (bucket, base) pair.
 const PAIR: u64 = 8;
 
+/// Lists of at least this many pairs per multiprocessor have neighbours added in affine coordinates first, for up to so many rounds: on an H200,
+/// 14 million pairs took a fifth longer that way and 55 million a twentieth less.
+const PAIRS_FOR_AFFINE: u64 = 1 << 18;
+const AFFINE_ROUNDS: u32 = 3;
+
+/// Resident blocks of that kernel per multiprocessor: what its launch bounds promise.
+const AFFINE_BLOCKS: u32 = 4;
+
+/// Additions of a lane that share an inversion, at least and at most; and passes of a tile's first round at most, which fill the later rounds.
+const AFFINE_PER_LANE: (u64, u64) = (4, 64);
+const AFFINE_PASSES: u64 = 2;
+
+/// Tiles that each warp should have at least, so that warps end together.
+const AFFINE_TILES: u64 = 4;
+
+/// Scratch of a lane per addition of a pass and per addition of a tile: a product and a sum.
+const AFFINE_SCRATCH: (u64, u64) = (48, 96);
+
+/// Parts in which the sums of neighbours go from the one kernel to the other: they take the place of the dealt pairs, 24 bytes for each 8 at worst.
+const AFFINE_PARTS: u32 = 4;
+
 /// Parts of the workspace begin at multiples of this.
 const ALIGN: u64 = 256;
+
+/// Bytes in front of the histogram that say what the list is.
+pub(super) const LIST_BYTES: u64 = ALIGN;
 
 /// How scalars are cut into windows: `sets` · `copies` of them, as even in width as can be.
 ///
@@ -100,7 +139,9 @@ impl Shape {
     /// Estimated cost in mixed additions.
     #[must_use]
     pub fn cost(self, dense: u64) -> f64 {
-        dense as f64 * f64::from(self.windows()) + BUCKET_COST * f64::from(self.sets) * self.buckets() as f64
+        let pairs = dense as f64 * f64::from(self.windows());
+        let bucket = if pairs < LONG { BUCKET_COST } else { BUCKET_COST_OF_LONG };
+        pairs + bucket * f64::from(self.sets) * self.buckets() as f64
     }
 
     /// The widths as the kernels take them: one byte each.
@@ -122,6 +163,8 @@ pub struct Plan {
     /// Scalars that one pass takes at most.
     pub(super) slice: u64,
     pub(super) sets_per_batch: u32,
+    /// Pairs of a batch that the sort is cut for.
+    expected_pairs: u64,
     pub(super) fine_bits: u32,
     pub(super) bins: u32,
     /// Threads of a block of the sorting kernels.
@@ -135,6 +178,56 @@ pub struct Plan {
     pub(super) log_runs: u32,
     /// Blocks that sum one plane.
     pub(super) chunks: u32,
+    /// Affine additions of neighbours, where they can pay.
+    pub(super) affine: Option<Affine>,
+}
+
+/// How neighbours in the list of pairs are added.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Affine {
+    /// Pairs from which on it pays.
+    pub(super) least: u32,
+    /// Rounds at most: 2^rounds pairs become one point.
+    pub(super) rounds: u32,
+    pub(super) blocks: u32,
+    /// Additions of a lane in a pass, and passes of a tile's first round.
+    pub(super) per_lane: u32,
+    pub(super) passes: u32,
+    /// Launches that share the list.
+    pub(super) parts: u32,
+}
+
+impl Affine {
+    /// For at most `pairs` pairs and with `budget` bytes for sorting.
+    fn plan(group: Group, pairs: u64, multiprocessors: u32, budget: u64, pairs_for_affine: u64) -> Option<Self> {
+        let least = pairs_for_affine * u64::from(multiprocessors);
+        if group == Group::G2 || pairs < least {
+            return None;
+        }
+        let blocks = AFFINE_BLOCKS * multiprocessors;
+        let threads = u64::from(THREADS * blocks);
+        // Additions of a lane in a tile; and an eighth of the budget for scratch.
+        let (fewest, most) = AFFINE_PER_LANE;
+        let (product, sum) = AFFINE_SCRATCH;
+        let wanted = (pairs / (2 * threads * AFFINE_TILES)).min(budget / (8 * threads * (product + sum)));
+        let per_lane = wanted.min(most) / fewest * fewest;
+        if per_lane == 0 {
+            return None;
+        }
+        Some(Self {
+            least: least.min(u64::from(u32::MAX)) as u32,
+            rounds: AFFINE_ROUNDS,
+            blocks,
+            per_lane: per_lane as u32,
+            passes: (wanted / per_lane).min(AFFINE_PASSES) as u32,
+            parts: AFFINE_PARTS,
+        })
+    }
+
+    fn scratch_bytes(&self) -> u64 {
+        let (product, sum) = AFFINE_SCRATCH;
+        u64::from(THREADS * self.blocks) * u64::from(self.per_lane) * (product + sum * u64::from(self.passes))
+    }
 }
 
 /// Threads of a block of the curve kernels.
@@ -142,37 +235,39 @@ pub(super) const THREADS: u32 = 128;
 
 impl Plan {
     /// A plan for at most `len` bases at a time (all segments of one call together) on a card of `multiprocessors`, with `pair_budget` bytes
-    /// for sorting. Fewer bytes mean more passes: each pass needs 16 bytes per scalar, copy and set of buckets.
+    /// for sorting. Fewer bytes mean more passes: each pass needs 16 to 18 bytes per scalar, copy and set of buckets.
     #[must_use]
     pub fn new(group: Group, shape: Shape, len: u64, multiprocessors: u32, pair_budget: u64) -> Self {
+        Self::with_affine_from(PAIRS_FOR_AFFINE, group, shape, len, multiprocessors, pair_budget)
+    }
+
+    /// A plan with another bound for affine additions.
+    pub(super) fn with_affine_from(
+        pairs_for_affine: u64,
+        group: Group,
+        shape: Shape,
+        len: u64,
+        multiprocessors: u32,
+        pair_budget: u64,
+    ) -> Self {
         let multiprocessors = multiprocessors.max(1);
         let len = len.max(1);
         let copies = u64::from(shape.copies);
-        let max_pairs = (pair_budget / (2 * PAIR)).clamp(1 << 12, MAX_INDEX - 1);
+        let max_pairs = (pair_budget / (2 * PAIR + PAIR / 4)).clamp(1 << 12, MAX_INDEX - 1);
         let slice = len.min(max_pairs / copies).max(1);
         let by_memory = (max_pairs / (slice * copies)).max(1);
         let by_keys = (MAX_KEYS / shape.buckets()).max(1);
-        let sets_per_batch = u64::from(shape.sets).min(by_memory).min(by_keys) as u32;
+        let by_bins = (PAIRS_PER_BATCH / (slice * copies)).max(1);
+        let sets_per_batch = u64::from(shape.sets).min(by_memory).min(by_keys).min(by_bins) as u32;
 
-        let keys = u64::from(sets_per_batch) * shape.buckets();
         let pairs = slice * copies * u64::from(sets_per_batch);
-        let wanted_bins = (pairs / (1 << 14)).clamp(1, 2048).max(pairs / (1 << 16)).min(8192);
         let sort_threads = if pairs < 1 << 16 { 128 } else { 1024 };
-        let bins_of = |fine_bits: u32| keys.div_ceil(1 << fine_bits);
-        let mut fine_bits = (keys / wanted_bins).max(1).ilog2().min(MAX_FINE_BITS);
-        while bins_of(fine_bits) > 8192 {
-            fine_bits += 1;
-        }
-        let bins = bins_of(fine_bits) as u32;
-        // A tile should give each bin a run of pairs that fills a memory transaction, and there should be tiles for every block.
-        let windows = u64::from(shape.copies * sets_per_batch);
-        let threads = u64::from(sort_threads);
-        let per_thread = (4 * u64::from(bins) / (threads * windows)).clamp(1, 8);
-        let per_thread = per_thread.min(slice.div_ceil(threads * 2 * u64::from(multiprocessors)).max(1)) as u32;
 
         let groups_per_block = u64::from(THREADS / group.lanes());
         let resident = u64::from(group.blocks_per_multiprocessor() * multiprocessors);
-        let waves = (pairs / (PAIRS_PER_GROUP * groups_per_block * resident)).clamp(1, WAVES);
+        let affine = Affine::plan(group, pairs, multiprocessors, pair_budget, pairs_for_affine);
+        let points = affine.map_or(pairs, |affine| pairs >> affine.rounds);
+        let waves = (points / (PAIRS_PER_GROUP * groups_per_block * resident)).clamp(1, WAVES);
         let accumulate_blocks = pairs.div_ceil(groups_per_block).min(waves * resident) as u32;
 
         // Enough runs to fill the card: no more, since every bit of a run's number is a plane to be summed.
@@ -182,21 +277,61 @@ impl Plan {
         let log_run = all.saturating_sub(log_all_runs).max(2).min(key_bits);
         let log_runs = key_bits - log_run;
         let chunks = (1u64 << log_runs).div_ceil(groups_per_block * 8).clamp(1, 64) as u32;
-        Self {
+        let mut plan = Self {
             group,
             shape,
             multiprocessors,
             slice,
             sets_per_batch,
-            fine_bits,
-            bins,
+            expected_pairs: pairs,
+            fine_bits: 0,
+            bins: 1,
             sort_threads,
-            per_thread,
+            per_thread: 1,
             accumulate_blocks,
             log_run,
             log_runs,
             chunks,
+            affine,
+        };
+        plan.cut_sort();
+        plan
+    }
+
+    /// The same plan with bins for `dense` scalars that are none of 0, 1 and −1. More of them only take longer.
+    #[must_use]
+    pub fn expecting(mut self, dense: u64) -> Self {
+        let windows = u64::from(self.shape.copies * self.sets_per_batch);
+        self.expected_pairs = dense.saturating_mul(windows).clamp(1, self.max_pairs());
+        self.cut_sort();
+        self
+    }
+
+    /// Whether most scalars have pairs: only then do a tile's fill the bins.
+    fn is_dense(&self) -> bool {
+        4 * self.expected_pairs >= self.max_pairs()
+    }
+
+    /// Sets bins and tiles by the expected number of pairs.
+    fn cut_sort(&mut self) {
+        let (keys, pairs) = (u64::from(self.keys()), self.expected_pairs);
+        let wanted_bins = (pairs / (1 << 14)).clamp(1, 2048).max(pairs / PAIRS_PER_BIN).min(MAX_BINS);
+        let bins_of = |fine_bits: u32| keys.div_ceil(1 << fine_bits);
+        self.fine_bits = (keys / wanted_bins).max(1).ilog2().min(MAX_FINE_BITS);
+        while bins_of(self.fine_bits) > MAX_BINS {
+            self.fine_bits += 1;
         }
+        let bins = bins_of(self.fine_bits);
+        self.bins = bins as u32;
+        // A tile should give each bin a run of pairs that fills a memory transaction, it should find room where it is gathered, and there should be tiles
+        // for every block.
+        let threads = u64::from(self.sort_threads);
+        let per_thread = (4 * bins * self.slice / (threads * pairs)).clamp(1, 8);
+        let windows = u64::from(self.shape.copies * self.sets_per_batch);
+        let gathered = (SORT_SHARED / PAIR).saturating_sub(bins + 1) / (threads * windows);
+        let per_thread = if self.is_dense() { per_thread.min(gathered.max(1)) } else { per_thread };
+        let blocks = 2 * u64::from(self.multiprocessors);
+        self.per_thread = per_thread.min(self.slice.div_ceil(threads * blocks).max(1)) as u32;
     }
 
     /// The shape this plan is for.
@@ -226,6 +361,46 @@ impl Plan {
         self.slice * u64::from(self.shape.copies) * u64::from(self.sets_per_batch)
     }
 
+    /// Pairs of a tile that are gathered by bin in shared memory before they are dealt: all, or none where they don't fit in `shared` bytes.
+    pub(super) fn deal_stage(&self, shared: u32) -> u32 {
+        let pairs = u64::from(self.sort_threads * self.per_thread) * u64::from(self.shape.copies * self.sets_per_batch);
+        let bytes = 2 * 4 * (u64::from(self.bins) + 1) + PAIR * pairs;
+        if self.is_dense() && bytes <= u64::from(shared) { pairs as u32 } else { 0 }
+    }
+
+    /// Pairs of a bin that are put in order in `shared` bytes of shared memory: somewhat more than evenly filled bins have, with their padding; none
+    /// where they don't fit.
+    pub(super) fn bin_stage(&self, shared: u32) -> u32 {
+        let padding = self.affine.map_or(0, |affine| (1 << affine.rounds) - 1) << self.fine_bits;
+        let expected = self.expected_pairs / u64::from(self.bins) + padding / 2;
+        let room = u64::from(shared).saturating_sub(4 << self.fine_bits) / STAGED_PAIR;
+        let stage = if expected <= room { room.min(expected + expected / 8 + 512) } else { 0 };
+        (stage / 2 * 2) as u32
+    }
+
+    /// Dynamic shared memory of the dealing and the sorting blocks for these stages.
+    pub(super) fn sort_shared(&self, deal_stage: u32, bin_stage: u32) -> [u32; 2] {
+        let counters = 4 * (self.bins + 1);
+        let deal = if deal_stage == 0 { counters } else { 2 * counters + PAIR as u32 * deal_stage };
+        [deal, (4 << self.fine_bits) + STAGED_PAIR as u32 * bin_stage]
+    }
+
+    /// Keys that a batch of bucket sets has.
+    pub(super) fn keys(&self) -> u32 {
+        self.sets_per_batch << (self.shape.window_bits() - 1)
+    }
+
+    /// Room in the sorted list, which may be padded.
+    pub(super) fn list_room(&self) -> u64 {
+        let pairs = self.max_pairs();
+        if self.affine.is_some() { pairs + pairs / 4 } else { pairs }
+    }
+
+    /// Sums of neighbours that one part of the list may leave: they take the place of the dealt pairs.
+    pub(super) fn sums_room(&self) -> u64 {
+        PAIR * self.max_pairs() / self.group.point_bytes()
+    }
+
     /// Whether two tables of these lengths can be told apart by one virtual index.
     pub(super) fn can_join(&self, lengths: [u64; 2]) -> bool {
         let [a, b] = lengths;
@@ -253,11 +428,12 @@ impl Plan {
         let xyzz = self.group.xyzz_bytes();
         let heads: u64 = self.head_levels().iter().map(|&n| u64::from(n)).sum();
         let runs = u64::from(self.shape.sets) << self.log_runs;
+        let list = part(LIST_BYTES);
         let histogram = part(4 * (u64::from(self.bins) + 1));
         let start = part(4 * (u64::from(self.bins) + 2));
         let cursor = part(4 * (u64::from(self.bins) + 1));
         let dealt = part(PAIR * self.max_pairs());
-        let sorted = part(PAIR * self.max_pairs());
+        let sorted = part(PAIR * self.list_room());
         let buckets = part(xyzz * u64::from(self.shape.sets) * self.shape.buckets());
         let head_keys = part(4 * heads);
         let heads = part(xyzz * heads);
@@ -265,7 +441,9 @@ impl Plan {
         let weighted = part(xyzz * runs);
         let partial = part(xyzz * u64::from(self.rows()) * u64::from(self.chunks));
         let output = part(self.output_bytes() as u64);
+        let scratch = part(self.affine.map_or(0, |affine| affine.scratch_bytes()));
         Layout {
+            list,
             histogram,
             start,
             cursor,
@@ -278,6 +456,7 @@ impl Plan {
             weighted,
             partial,
             output,
+            scratch,
             bytes: end,
         }
     }
@@ -286,6 +465,8 @@ impl Plan {
 /// Offsets of the parts of a workspace, in bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Layout {
+    /// Rounds, length of the list, and a counter of tiles for each part; the histogram follows.
+    pub(super) list: u64,
     pub(super) histogram: u64,
     pub(super) start: u64,
     pub(super) cursor: u64,
@@ -298,6 +479,7 @@ pub(super) struct Layout {
     pub(super) weighted: u64,
     pub(super) partial: u64,
     pub(super) output: u64,
+    pub(super) scratch: u64,
     pub(super) bytes: u64,
 }
 
@@ -342,15 +524,23 @@ mod tests {
             for log_n in 0..=27 {
                 for (copies, budget) in [(1, 0), (1, 1 << 24), (1, 1 << 34), (12, 1 << 28), (64, 1 << 36)] {
                     for n in [(1u64 << log_n) - 1, 1 << log_n, (1 << log_n) + 1] {
-                        let plan = Plan::new(group, Shape::choose(n, copies), n, 132, budget);
-                        let keys = u64::from(plan.sets_per_batch) * plan.shape.buckets();
-                        assert!(u64::from(plan.bins) << plan.fine_bits >= keys);
-                        assert!(plan.bins <= 8192 && plan.fine_bits <= MAX_FINE_BITS, "{plan:?}");
-                        assert!(plan.max_pairs() < MAX_INDEX && plan.slice >= 1);
-                        assert!(plan.per_thread >= 1 && plan.accumulate_blocks >= 1);
-                        assert_eq!(plan.log_run + plan.log_runs + 1, plan.shape.window_bits());
-                        assert!(plan.workspace_bytes() >= 2 * PAIR * plan.max_pairs());
-                        assert!(2 * PAIR * plan.max_pairs() <= budget.max((2 * PAIR) << 13), "{plan:?}");
+                        for dense in [n, n / 50] {
+                            let plan = Plan::new(group, Shape::choose(n, copies), n, 132, budget).expecting(dense);
+                            let keys = u64::from(plan.sets_per_batch) * plan.shape.buckets();
+                            assert!(u64::from(plan.bins) << plan.fine_bits >= keys);
+                            assert!(u64::from(plan.bins) <= MAX_BINS && plan.fine_bits <= MAX_FINE_BITS, "{plan:?}");
+                            assert!(plan.max_pairs() < MAX_INDEX && plan.slice >= 1);
+                            assert!(plan.per_thread >= 1 && plan.accumulate_blocks >= 1);
+                            for shared in [48 << 10, 99 << 10, 227 << 10] {
+                                let stages = (plan.deal_stage(shared), plan.bin_stage(shared));
+                                let [deal, sort] = plan.sort_shared(stages.0, stages.1);
+                                assert!(deal <= shared || stages.0 == 0 && deal <= 48 << 10, "{plan:?}");
+                                assert!(sort <= shared, "{plan:?}");
+                            }
+                            assert_eq!(plan.log_run + plan.log_runs + 1, plan.shape.window_bits());
+                            assert!(plan.workspace_bytes() >= 2 * PAIR * plan.max_pairs());
+                            assert!(2 * PAIR * plan.max_pairs() <= budget.max((2 * PAIR) << 13), "{plan:?}");
+                        }
                     }
                 }
             }

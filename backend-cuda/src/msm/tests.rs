@@ -1,5 +1,7 @@
 //! The kernels against sums of known discrete logarithms, on the emulator.
 
+use std::cell::Cell;
+
 use blstrs::{G1Affine, G2Affine, Scalar};
 use ff::Field;
 use group::Curve;
@@ -52,6 +54,8 @@ struct Bench {
     context: Context,
     stream: Stream,
     kernels: Kernels,
+    /// Rounds of affine additions that the last list went through.
+    rounds: Cell<u32>,
 }
 
 /// One segment on the host: discrete logarithms of the bases, scalars, and which scalar each base takes.
@@ -82,7 +86,7 @@ impl Bench {
         let context = Context::emulated(1 << 32);
         let stream = Stream::new(&context, Priority::Normal).unwrap();
         let kernels = Kernels::new(&context, Cache::none());
-        Some(Self { context, stream, kernels })
+        Some(Self { context, stream, kernels, rounds: Cell::new(0) })
     }
 
     fn upload(&self, bytes: &[u8]) -> DeviceBuf {
@@ -136,6 +140,9 @@ impl Bench {
             msm.finish(&self.stream).unwrap();
             let mut bytes = vec![0; plan.output_bytes()];
             self.stream.download(bytes.as_mut_ptr(), msm.output(), bytes.len() as u64).unwrap();
+            let mut rounds = [0; 4];
+            self.stream.download(rounds.as_mut_ptr(), workspace.ptr().add(plan.layout().list), 4).unwrap();
+            self.rounds.set(u32::from_le_bytes(rounds));
             G::collect(plan, &bytes)
         }
     }
@@ -251,4 +258,56 @@ fn a_small_workspace_takes_more_passes_and_gives_the_same_sum() {
     let plan = Plan::new(Group::G1, shape, n as u64, 2, 0);
     assert!(plan.slice < n as u64, "the case is meant to take several passes");
     bench.check::<G1Affine>(&plan, &[Input::plain(logs, scalars)], 1);
+}
+
+/// A plan for a small card on which lists of a few thousand pairs go through affine additions.
+fn affine_plan(shape: Shape, len: usize) -> Plan {
+    let plan = Plan::with_affine_from(1 << 14, Group::G1, shape, len as u64, 1, 1 << 28);
+    assert!(plan.affine.is_some(), "{plan:?}");
+    plan
+}
+
+#[test]
+fn neighbours_are_added_in_affine_coordinates_where_buckets_are_full() {
+    let Some(bench) = Bench::new() else { return };
+    let mut rng = ChaCha20Rng::seed_from_u64(47);
+    // Buckets with some 130 pairs, and with some 20.
+    let one_set = Shape { sets: 1, copies: 32 };
+    for (shape, n, rounds) in [(one_set, 520, 3), (Shape { sets: 3, copies: 9 }, 1300, 2)] {
+        let plan = affine_plan(shape, n);
+        let logs = random(&mut rng, n);
+        bench.check::<G1Affine>(&plan, &[Input::plain(logs.clone(), random(&mut rng, n))], 1);
+        assert_eq!(bench.rounds.get(), rounds, "{plan:?}");
+        bench.check::<G1Affine>(&plan, &[Input::plain(logs, mixed(&mut rng, n))], 1);
+    }
+}
+
+#[test]
+fn affine_additions_get_equal_opposite_and_infinite_points_right() {
+    let Some(bench) = Bench::new() else { return };
+    let mut rng = ChaCha20Rng::seed_from_u64(48);
+    let n = 520;
+    let k = Scalar::random(&mut rng);
+    let plan = affine_plan(Shape { sets: 1, copies: 32 }, n);
+    for logs in [colliding(n, k), vec![k; n], vec![Scalar::ZERO; n]] {
+        let same = vec![k + Scalar::ONE; n];
+        for scalars in [same, random(&mut rng, n)] {
+            bench.check::<G1Affine>(&plan, &[Input::plain(logs.clone(), scalars)], 1);
+            assert_eq!(bench.rounds.get(), 3);
+        }
+    }
+}
+
+#[test]
+fn units_and_joined_tables_go_through_affine_additions_too() {
+    let Some(bench) = Bench::new() else { return };
+    let mut rng = ChaCha20Rng::seed_from_u64(49);
+    let n = 17_001;
+    let few = random(&mut rng, 300);
+    let logs: Vec<Scalar> = (0..n).map(|i| few[i % 300] * Scalar::from(1 + (i / 300) as u64 % 3)).collect();
+    let units = (0..n).map(|i| [Scalar::ONE, -Scalar::ONE, Scalar::ONE][i % 3]).collect();
+    let plan = affine_plan(Shape { sets: 32, copies: 1 }, 18_000);
+    let tail = Input::plain(random(&mut rng, 30), mixed(&mut rng, 30));
+    bench.check::<G1Affine>(&plan, &[Input::plain(logs, units), tail], 2);
+    assert_eq!(bench.rounds.get(), 3);
 }
