@@ -11,13 +11,14 @@ use group::prime::PrimeCurveAffine;
 use rand_core::{OsRng, RngCore};
 use splitprover_backend_cpu::{CpuBackend, CpuOptions};
 use splitprover_core::{
-    Blinding, HBasis, HostMemory, Inputs, MemoryClass, Proof, Prover, ProvingKey, Query, RootOfUnity,
+    Blinding, HBasis, HostMemory, Inputs, MemoryClass, PreparedVerifyingKey, Proof, Prover, ProvingKey, Query,
+    RootOfUnity,
 };
-use splitprover_harness::formats::json::read_proof;
+use splitprover_harness::formats::json::{read_proof, read_public};
 use splitprover_harness::formats::params::{Circuit, params_to_bytes};
 use splitprover_harness::formats::zkey::PointsChecked;
 use splitprover_harness::formats::{
-    FormatError, FormatResult, OpenOptions, ParamsFile, R1csFile, Stamps, ZkeyFile, read_wtns,
+    FormatError, FormatResult, OpenOptions, ParamsFile, R1csFile, Stamps, ZkeyFile, read_proofs, read_wtns,
 };
 use splitprover_harness::setup::{
     ConstraintSystem, Constraints, CpuFixedBase, Matrix, Resources, Trapdoor, generate, monomial_h,
@@ -29,10 +30,14 @@ const NAME: &str = "key.params";
 const CONSTANTS: usize = 864;
 
 fn make<S: ConstraintSystem>(system: &S) -> Arc<ProvingKey> {
+    generated(system, 7)
+}
+
+fn generated<S: ConstraintSystem>(system: &S, seed: u64) -> Arc<ProvingKey> {
     let memory = HostMemory::default();
     let fixed_base = CpuFixedBase::new(4 * system.num_variables());
     let resources = Resources { memory: &memory, fixed_base: &fixed_base, progress: &|_, _, _| {} };
-    generate(system, HBasis::Monomial, &Trapdoor::from_seed(7, HBasis::Monomial), &resources).unwrap().key
+    generate(system, HBasis::Monomial, &Trapdoor::from_seed(seed, HBasis::Monomial), &resources).unwrap().key
 }
 
 fn r1cs(case: &str) -> (PathBuf, R1csFile) {
@@ -273,6 +278,29 @@ fn points_outside_the_subgroup_are_found_where_they_count_and_elsewhere_on_deman
     changed[192..384].copy_from_slice(&G2Affine::generator().to_uncompressed());
     read(&changed).unwrap();
     assert!(read_deep(&changed).unwrap_err().to_string().contains("beta and delta"));
+}
+
+#[test]
+fn a_winning_post_of_filecoins_gives_bellpersons_proof() {
+    let case = cases::root().join("winning_post_2");
+    let (path, system) = r1cs("winning_post_2");
+    let key = generated(&system, 1);
+    let file = read(&params_to_bytes(Path::new(NAME), &key).unwrap()).unwrap();
+    let circuit = Circuit::from_r1cs(&path, &system).unwrap();
+    let key = file.key(&circuit, RootOfUnity::bellman()).unwrap();
+    let witness = read_wtns(&case.join("witness.wtns"), &HostMemory::default()).unwrap();
+    let blinding = Blinding::insecure(Scalar::from(12_345), Scalar::from(67_890));
+    let proof = prove(&key, &witness, blinding);
+    let theirs = read_proofs(&case.join("proof_bellperson.bin")).unwrap();
+    assert_eq!(theirs, [proof]);
+    let public = read_public(&case.join("public.json"), key.shape().num_public).unwrap();
+    let verifier = PreparedVerifyingKey::new(key.verifying_key());
+    assert_eq!(verifier.verify(&theirs[0], &public), Ok(true));
+    for i in 0..public.len() {
+        let mut wrong = public.clone();
+        wrong[i] += Scalar::from(1);
+        assert_eq!(verifier.verify(&theirs[0], &wrong), Ok(false));
+    }
 }
 
 /// A system of one public input, and rows whose terms are given.
