@@ -48,6 +48,18 @@ impl MappedFile {
     pub fn open(path: &Path) -> FormatResult<Arc<Self>> {
         let place = Place::file(path);
         let (file, identity) = open_regular(&place, path)?;
+        Self::of(file, identity, place)
+    }
+
+    /// Maps the same file anew: none of its pages is resident on this map's account then.
+    pub(super) fn again(&self) -> FormatResult<Arc<Self>> {
+        let file = self.file.try_clone().map_err(|e| self.place.io("cannot open again", e))?;
+        let map = Self::of(file, self.identity, self.place.clone())?;
+        map.check_unchanged()?;
+        Ok(map)
+    }
+
+    fn of(file: File, identity: FileIdentity, place: Place) -> FormatResult<Arc<Self>> {
         let size = usize::try_from(identity.size)
             .map_err(|_| place.unexpected(None, "file size", "at most the address space", identity.size))?;
         // SAFETY: memmap2 asks that the file isn't changed while it is mapped, because a `&[u8]` over it promises

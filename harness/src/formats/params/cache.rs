@@ -3,7 +3,8 @@
 //! A conversion is named by the hash of the contents it was made from, so that copies of a key share one, and a stamp for the
 //! key's path says which it is and what the conversion's file looked like when it was written. If both files are as they
 //! were, nothing is read but a header. If the stamp doesn't fit, the key's contents are hashed; a conversion of that name is
-//! used again once its own hash has been found right. As with stamps, whoever can write to the user's cache can act as the user.
+//! used again once its own hash has been found right. So it is after the machine has been started anew: a conversion isn't waited
+//! for until it is on the disk, and a name may outlive a crash that the contents didn't. As with stamps, whoever can write to the user's cache can act as the user.
 //!
 //! The file: one page of header (magic; BLAKE3 of the rest of the header; hash of the key file; hash of the records; five counts
 //! as u64, little-endian), then the tables H, L, A, B in G1, B in G2, each at a multiple of a page.
@@ -33,8 +34,8 @@ const MAGIC: [u8; 8] = *b"SPpoint1";
 const HEADER: usize = 8 + 32 + 32 + 32 + 5 * 8;
 /// Bytes that are hashed at a time.
 const HASHED: usize = 1 << 20;
-/// Bytes of a stamp's payload: the key file's hash and the conversion's identity.
-const PAYLOAD: usize = 32 + FileIdentity::BYTES;
+/// Bytes of a stamp's payload: the key file's hash, the conversion's identity, and when the machine was started.
+const PAYLOAD: usize = 32 + FileIdentity::BYTES + 32;
 
 /// A key's points as records.
 pub(super) struct Converted {
@@ -51,6 +52,17 @@ pub(super) struct Converted {
 pub(super) fn hash(bytes: &[u8]) -> [u8; 32] {
     let pieces: Vec<[u8; 32]> = bytes.par_chunks(HASHED).map(|piece| blake3::hash(piece).into()).collect();
     blake3::hash(pieces.as_flattened()).into()
+}
+
+/// What tells this run of the machine from others; `None` where the system doesn't say.
+fn boot() -> Option<[u8; 32]> {
+    Some(blake3::hash(&std::fs::read("/proc/sys/kernel/random/boot_id").ok()?).into())
+}
+
+/// What a stamp says about a conversion.
+fn payload(source: &[u8; 32], conversion: &MappedFile) -> Vec<u8> {
+    let identity = conversion.identity().to_bytes();
+    source.iter().copied().chain(identity).chain(boot().unwrap_or_default()).collect()
 }
 
 fn header(layout: &Layout, source: &[u8; 32], records: &[u8; 32]) -> [u8; HEADER] {
@@ -106,10 +118,10 @@ pub(super) fn open(
     let again = !options.recheck && !options.deep;
 
     let stamped = stamp.as_ref().filter(|_| again).and_then(|stamp| stamp.read_payload(PAYLOAD));
-    if let Some(Opened { points, map, .. }) = stamped.and_then(|payload| {
-        let (source, identity) = payload.split_first_chunk::<32>()?;
+    if let Some(Opened { points, map, .. }) = stamped.and_then(|stamped| {
+        let (source, _) = stamped.split_first_chunk::<32>()?;
         let opened = open_conversion(&conversion_path(folder, source), layout, source)?;
-        (opened.map.identity().to_bytes() == identity).then_some(opened)
+        (payload(source, &opened.map) == stamped).then_some(opened)
     }) {
         return Ok(Converted { points, map, points_checked: PointsChecked::ByStamp, not_cached: None });
     }
@@ -117,10 +129,7 @@ pub(super) fn open(
     let source = hash(bytes);
     let name = conversion_path(folder, &source);
     let put_stamp = |opened: &Opened| match &stamp {
-        Some(stamp) => {
-            let payload: Vec<u8> = source.into_iter().chain(opened.map.identity().to_bytes()).collect();
-            stamp.write_payload(&payload).err()
-        }
+        Some(stamp) => stamp.write_payload(&payload(&source, &opened.map)).err(),
         None => Some("the file has no canonical path".to_owned()),
     };
     if again
@@ -172,8 +181,7 @@ fn write_conversion(
     let records = hash(whole.get(PAGE..).unwrap_or_default());
     let keep = || -> io::Result<()> {
         file.write_all_at(&header(layout, source, &records), 0)?;
-        // A name that outlives a crash must not lead to records that didn't.
-        file.sync_data()
+        if boot().is_none() { file.sync_data() } else { Ok(()) }
     };
     keep().map_err(Unconverted::Write)?;
     temporary.persist(name).map_err(|e| Unconverted::Write(e.error))?;

@@ -135,7 +135,12 @@ impl ParamsFile {
     /// [`FormatError`](super::FormatError) says where the file isn't as it should be.
     pub fn open(path: &Path, options: OpenOptions<'_>) -> FormatResult<Self> {
         let map = MappedFile::open(path)?;
-        map.unless_changed(Self::read(path, &SharedBytes::new(map.clone()), options, Some(&map)))
+        let mut file = map.unless_changed(Self::read(path, &SharedBytes::new(map.clone()), options, Some(&map)))?;
+        if file.points_checked != PointsChecked::ByStamp {
+            // All of the file has been read, and none of it is needed any more.
+            file.map = Some(map.again()?);
+        }
+        Ok(file)
     }
 
     /// Reads a key from memory. `name` stands in messages.
