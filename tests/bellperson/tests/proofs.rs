@@ -333,3 +333,51 @@ fn parts_that_are_joined_are_as_if_synthesised_in_one() {
     let circuit = Parts((0..7).map(|_| Scalar::random(OsRng)).collect());
     compare("parts", &circuit, circuit.clone(), Keys::Both);
 }
+
+/// A circuit that hands a witness generator its values in bulk, as Poseidon gadgets do; `extra` private values more there.
+#[derive(Clone)]
+struct Bulk {
+    x: Scalar,
+    extra: usize,
+}
+
+impl Circuit<Scalar> for Bulk {
+    fn synthesize<CS: ConstraintSystem<Scalar>>(self, cs: &mut CS) -> Result<(), SynthesisError> {
+        let powers: Vec<_> = std::iter::successors(Some(self.x), |y| Some(y * self.x)).take(6).collect();
+        if cs.is_witness_generator() {
+            cs.extend_inputs(&powers[..1]);
+            cs.allocate_empty_inputs(1)[0] = powers[1];
+            cs.extend_aux(&powers[2..3]);
+            cs.allocate_empty_aux(1)[0] = powers[3];
+            let (private, inputs) = cs.allocate_empty(1, 1);
+            (private[0], inputs[0]) = (powers[4], powers[5]);
+            assert_eq!(cs.inputs_slice(), [&[Scalar::ONE], &powers[..2], &powers[5..]].concat());
+            cs.extend_aux(&vec![Scalar::ONE; self.extra]);
+            assert!(self.extra > 0 || cs.aux_slice() == &powers[2..5]);
+            return Ok(());
+        }
+        let mut variables = Vec::new();
+        for (i, power) in powers.iter().enumerate() {
+            variables.push(match [0, 1, 5].contains(&i) {
+                true => cs.alloc_input(|| "public", || Ok(*power))?,
+                false => cs.alloc(|| "private", || Ok(*power))?,
+            });
+        }
+        for pair in variables.windows(2) {
+            cs.enforce(|| "power", |lc| lc + variables[0], |lc| lc + pair[0], |lc| lc + pair[1]);
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn values_in_bulk_are_as_if_allocated_one_by_one() {
+    let circuit = Bulk { x: Scalar::random(OsRng), extra: 0 };
+    compare("bulk", &circuit, circuit.clone(), Keys::Both);
+    let recording = Recording::new(circuit.clone()).unwrap();
+    for extra in [1, 1000] {
+        let error = recording.witness(Bulk { extra, ..circuit.clone() }, &HostMemory::default()).unwrap_err();
+        let CircuitError::Other { what, found, expected } = error else { panic!("{error}") };
+        assert_eq!((what, found, expected), ("private variables", 3 + extra, 3));
+    }
+}
