@@ -9,6 +9,7 @@
 //! reserved, so that a late read by the CPU faults.
 #![allow(unsafe_code)]
 
+mod allocator;
 mod recycle;
 
 use std::fmt;
@@ -20,6 +21,7 @@ use blstrs::Scalar;
 
 use crate::memory::{Charge, MemoryClass, MemoryLedger, OutOfHostMemory};
 
+pub use allocator::map_large_blocks;
 pub use recycle::{BufferPool, pageable, recycled};
 
 /// Buffers of this many bytes and more are maps of their own.
