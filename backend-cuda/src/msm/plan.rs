@@ -52,7 +52,7 @@ const PAIR: u64 = 8;
 const PAIRS_FOR_AFFINE: u64 = 1 << 18;
 const AFFINE_ROUNDS: u32 = 3;
 
-/// Resident blocks of that kernel per multiprocessor: what its launch bounds promise.
+/// Resident blocks of that kernel per multiprocessor, at most: what its launch bounds promise on Hopper and later. Where fewer fit, the others follow them.
 const AFFINE_BLOCKS: u32 = 4;
 
 /// Additions of a lane that share an inversion, at least and at most; and passes of a tile's first round at most, which fill the later rounds.
