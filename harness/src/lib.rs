@@ -2,7 +2,7 @@
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | [`bench`] | times of a backend through the contract, each result checked |
+//! | [`mod@bench`] | times of a backend through the contract, each result checked |
 //! | [`cli`] | the `splitprover` program |
 //! | [`loader`] | finds backends, loads them, and offers only devices that compute rightly |
 //! | [`formats`] | `.zkey`, `.wtns`, `.r1cs`, snarkjs JSON: readers that trust nothing, and writers |

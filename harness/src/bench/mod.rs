@@ -7,7 +7,7 @@
 //! | module | what it holds |
 //! |---|---|
 //! | [`workload`] | keys with one query, their inputs, and the sums that must come out |
-//! | [`measure`] | warm-up, repetitions, medians |
+//! | [`mod@measure`] | warm-up, repetitions, medians |
 //!
 //! [`start`]: splitprover_core::Prover::start
 
