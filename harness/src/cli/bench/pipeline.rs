@@ -193,8 +193,6 @@ impl Arguments {
 
 pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     log_steps(arguments.trace);
-    // So that what backends free shows in resident memory, which is held against the ledger.
-    splitprover_core::host_buf::map_large_blocks();
     let settings = arguments.settings();
     if !cfg!(feature = "bench-hold") && settings.iter().any(|setting| setting.hold == Hold::Finish) {
         return Err(Failure::Usage("--hold finish and --sweep need a build with --features bench-hold".into()));

@@ -44,7 +44,7 @@ impl Bytes<'_> {
 
 /// The first bytes of a struct that begins with its size: as many as a reader may look at, in 8-aligned memory.
 fn block<T: Copy>(value: &T, struct_size: u64) -> Vec<u64> {
-    const { assert!(align_of::<T>() == 8 && size_of::<T>() % 8 == 0) };
+    const { assert!(align_of::<T>() == 8 && size_of::<T>().is_multiple_of(8)) };
     let readable = usize::try_from(struct_size).unwrap_or(usize::MAX).clamp(8, size_of::<T>());
     // SAFETY: a struct without padding, as the layout asserts of the ABI say, of whole words.
     let words = unsafe { std::slice::from_raw_parts(std::ptr::from_ref(value).cast::<u64>(), size_of::<T>() / 8) };
