@@ -6,6 +6,8 @@
 //!   [`Recording::witness`] or [`witness`] runs the circuit for its witness alone: no constraint is built, no linear combination
 //!   evaluated, and the evaluation vectors never exist on the host. The backend makes them from the matrices.
 //!
+//! [`CircuitSource`] makes a circuit a partition of the engine's, by recorded synthesis.
+//!
 //! Both give the same inputs. Variables are numbered as everywhere here: the constant 1, the public inputs, the private variables in
 //! the order in which they are allocated. After the constraints comes a row `x·0 = 0` for the constant 1 and each public input, as
 //! bellman's provers append it. Coefficients of zero count for nothing, and neither does a variable whose terms in a row cancel.
@@ -16,6 +18,7 @@
 
 mod full;
 mod record;
+mod source;
 mod witness;
 
 use bellpepper_core::{Index, SynthesisError, Variable};
@@ -23,6 +26,7 @@ use splitprover_core::memory::OutOfHostMemory;
 
 pub use full::{Synthesis, synthesize};
 pub use record::Recording;
+pub use source::CircuitSource;
 pub use witness::{Counts, witness};
 
 /// Why a circuit could not be synthesised.

@@ -23,6 +23,7 @@ mod provers;
 use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
+use std::sync::Arc;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use splitprover_core::{HBasis, HostMemory};
@@ -74,6 +75,9 @@ enum Task {
         /// Full synthesis: evaluations on the host, as bellperson makes them
         #[arg(long)]
         full: bool,
+        /// Through the engine: partitions are synthesised while others are proved. The blinding is random
+        #[arg(long, conflicts_with = "full")]
+        engine: bool,
         /// Where conversions of keys are kept, instead of the user's cache
         #[arg(long)]
         cache: Option<PathBuf>,
@@ -167,9 +171,12 @@ fn run(task: &Task) -> Result<()> {
     match task {
         Task::Setup { circuit, device, key, seed } => setup(&make(circuit)?, device, key, *seed),
         Task::Export { circuit, name } => export(&make(circuit)?, name),
-        Task::Prove { circuit, device, key, prover, full, cache } => {
+        Task::Prove { circuit, device, key, prover, full, engine, cache } => {
             let instance = make(circuit)?;
             let report = match prover {
+                Who::Splitprover if *engine => {
+                    provers::through_engine(Arc::new(instance), device, key, cache.as_deref())?
+                }
                 Who::Splitprover => provers::splitprover(&instance, device, key, *full, cache.as_deref())?,
                 Who::Bellperson => provers::bellperson(&instance, key)?,
             };

@@ -1,6 +1,8 @@
 //! What a run costs: time, processor time, peak memory.
 
 use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::Result;
@@ -38,9 +40,36 @@ pub(crate) fn peak_mib() -> u64 {
     status("VmHWM:") / 1024
 }
 
-/// MiB of memory that is the process's own now, without mapped files.
-pub(crate) fn anonymous_mib() -> u64 {
-    status("RssAnon:") / 1024
+/// Watches how much memory is the process's own, without mapped files, which the system can take back at any time.
+pub(crate) struct OwnMemory {
+    peak_kib: Arc<AtomicU64>,
+    stop: Arc<AtomicBool>,
+}
+
+impl OwnMemory {
+    /// Looks every five milliseconds from now on.
+    pub(crate) fn watch() -> Self {
+        let own = Self { peak_kib: Arc::default(), stop: Arc::default() };
+        let (peak, stop) = (own.peak_kib.clone(), own.stop.clone());
+        std::thread::spawn(move || {
+            while !stop.load(Ordering::Relaxed) {
+                peak.fetch_max(status("RssAnon:"), Ordering::Relaxed);
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        });
+        own
+    }
+
+    /// The peak so far, in MiB.
+    pub(crate) fn peak_mib(&self) -> u64 {
+        self.peak_kib.fetch_max(status("RssAnon:"), Ordering::Relaxed).max(status("RssAnon:")) / 1024
+    }
+}
+
+impl Drop for OwnMemory {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
 }
 
 /// Measures from when it was started.
@@ -74,21 +103,18 @@ pub(crate) struct Report {
     pub(crate) prove: (f64, f64),
     /// Of that, synthesis.
     pub(crate) synthesis: f64,
-    /// Peak of resident memory over both, in MiB, and what of it mapped files don't account for at the end.
+    /// Peak of resident memory over both, in MiB.
     pub(crate) peak_mib: u64,
-    pub(crate) anonymous_mib: u64,
+    /// Peak of the process's own memory, in MiB: without mapped files.
+    pub(crate) own_mib: u64,
     /// The proofs, in hexadecimal.
     pub(crate) proofs: String,
 }
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { load, prove, synthesis, peak_mib, anonymous_mib, proofs } = self;
-        write!(
-            f,
-            "report {} {} {} {} {synthesis} {peak_mib} {anonymous_mib} {proofs}",
-            load.0, load.1, prove.0, prove.1
-        )
+        let Self { load, prove, synthesis, peak_mib, own_mib, proofs } = self;
+        write!(f, "report {} {} {} {} {synthesis} {peak_mib} {own_mib} {proofs}", load.0, load.1, prove.0, prove.1)
     }
 }
 
@@ -97,7 +123,7 @@ impl Report {
     pub(crate) fn parse(output: &str) -> Result<Self> {
         let line = output.lines().find_map(|line| line.strip_prefix("report ")).ok_or("no report")?;
         let fields: Vec<&str> = line.split(' ').collect();
-        let [a, b, c, d, synthesis, peak, anonymous, proofs] = fields.as_slice() else {
+        let [a, b, c, d, synthesis, peak, own, proofs] = fields.as_slice() else {
             return Err("a report of another form".into());
         };
         Ok(Self {
@@ -105,19 +131,19 @@ impl Report {
             prove: (c.parse()?, d.parse()?),
             synthesis: synthesis.parse()?,
             peak_mib: peak.parse()?,
-            anonymous_mib: anonymous.parse()?,
+            own_mib: own.parse()?,
             proofs: (*proofs).to_owned(),
         })
     }
 
     pub(crate) fn heading() -> &'static str {
-        "key s (cpu s)     proofs s (cpu s)     synthesis s   peak MiB   own MiB"
+        "  key s (cpu s)      proofs s (cpu s)     synthesis s   peak MiB   own MiB"
     }
 
     pub(crate) fn row(&self) -> String {
         format!(
             "{:>6.2} ({:>6.2})   {:>8.2} ({:>8.2})   {:>11.2}   {:>8}   {:>7}",
-            self.load.0, self.load.1, self.prove.0, self.prove.1, self.synthesis, self.peak_mib, self.anonymous_mib
+            self.load.0, self.load.1, self.prove.0, self.prove.1, self.synthesis, self.peak_mib, self.own_mib
         )
     }
 }

@@ -2,17 +2,20 @@
 
 use std::io::BufReader;
 use std::path::Path;
-use std::time::Instant;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use bellperson::groth16::{self, Parameters, create_proof, prepare_verifying_key, verify_proof};
 use blstrs::{Bls12, Scalar};
-use splitprover_core::{Blinding, HostMemory, Prover, RootOfUnity};
+use splitprover_core::{Blinding, HostMemory, Prover, ProvingKey, RootOfUnity};
+use splitprover_harness::engine::{Config, DeviceSpec, Engine, JobSpec, Source};
 use splitprover_harness::formats::params::Circuit;
 use splitprover_harness::formats::{OpenOptions, ParamsFile, Stamps};
-use splitprover_harness::synthesis::{Counts, synthesize, witness};
+use splitprover_harness::loader::Registry;
+use splitprover_harness::synthesis::{CircuitSource, Counts, synthesize, witness};
 
 use crate::instance::Instance;
-use crate::measure::{Meter, Report, anonymous_mib, peak_mib, reset_peak};
+use crate::measure::{Meter, OwnMemory, Report, peak_mib, reset_peak};
 use crate::{DeviceArguments, Result, circuit_beside, open};
 
 /// r and s of a partition's proof.
@@ -49,6 +52,7 @@ fn verifying_key(key: &Path) -> Result<groth16::VerifyingKey<Bls12>> {
 
 pub(crate) fn bellperson(instance: &Instance, key: &Path) -> Result<Report> {
     reset_peak();
+    let own = OwnMemory::watch();
     let meter = Meter::start();
     // Unchecked: no subgroup tests, as here.
     let params = Parameters::<Bls12>::read(BufReader::new(std::fs::File::open(key)?), false)?;
@@ -63,7 +67,7 @@ pub(crate) fn bellperson(instance: &Instance, key: &Path) -> Result<Report> {
         proofs.push(bytes);
     }
     let (prove, prove_cpu) = meter.read();
-    let (peak_mib, anonymous_mib) = (peak_mib(), anonymous_mib());
+    let (peak_mib, own_mib) = (peak_mib(), own.peak_mib());
     verify(&params.vk, instance, &proofs)?;
     Ok(Report {
         load: (load.as_secs_f64(), load_cpu.as_secs_f64()),
@@ -71,7 +75,74 @@ pub(crate) fn bellperson(instance: &Instance, key: &Path) -> Result<Report> {
         // bellperson doesn't say.
         synthesis: f64::NAN,
         peak_mib,
-        anonymous_mib,
+        own_mib,
+        proofs: hex(&proofs.concat()),
+    })
+}
+
+/// Opens a key and its constraints.
+fn open_key(key: &Path, cache: Option<&Path>) -> Result<(ParamsFile, Arc<ProvingKey>)> {
+    let meter = Meter::start();
+    let stamps = cache.map_or(Stamps::User, Stamps::In);
+    let file = ParamsFile::open(key, OpenOptions { stamps, ..OpenOptions::default() })?;
+    let (opened, opened_cpu) = meter.read();
+    let circuit = Circuit::open(&circuit_beside(key))?;
+    let proving_key = file.key(&circuit, RootOfUnity::bellman())?;
+    let (both, _) = meter.read();
+    eprintln!(
+        "key {:.3} s ({:.2} s of processor time), points {:?}, kept: {}; constraints {:.3} s",
+        opened.as_secs_f64(),
+        opened_cpu.as_secs_f64(),
+        file.points_checked,
+        file.not_cached.as_deref().unwrap_or("yes"),
+        (both - opened).as_secs_f64(),
+    );
+    Ok((file, proving_key))
+}
+
+/// All partitions as one job of an engine.
+pub(crate) fn through_engine(
+    instance: Arc<Instance>,
+    device: &DeviceArguments,
+    key: &Path,
+    cache: Option<&Path>,
+) -> Result<Report> {
+    reset_peak();
+    let own = OwnMemory::watch();
+    let meter = Meter::start();
+    let (file, proving_key) = open_key(key, cache)?;
+    let (name, index) = (device.backend.clone(), device.device);
+    let spec = DeviceSpec::new(device.backend.clone(), move |ledger| {
+        let options = splitprover_core::abi::OpenOptions::new(index).ledger(ledger.clone());
+        Registry::new().load(&name).and_then(|loaded| loaded.open(&options)).map_err(|error| error.to_string())
+    });
+    let matrices = proving_key.matrices().map_or(0, |m| m.a.host_bytes() + m.b.host_bytes());
+    let engine = Engine::new(Config::default(), &proving_key, matrices, vec![spec])?;
+    let (load, load_cpu) = meter.read();
+
+    let meter = Meter::start();
+    let partitions = (0..instance.partitions()).map(|partition| -> Arc<dyn Source> {
+        let instance = instance.clone();
+        Arc::new(CircuitSource::new(file.shape(), move || instance.circuit(partition)))
+    });
+    let proofs = engine.submit(JobSpec::new(partitions.collect()))?.wait()?;
+    let (prove, prove_cpu) = meter.read();
+    let (peak_mib, own_mib) = (peak_mib(), own.peak_mib());
+    for partition in &proofs {
+        eprintln!("in work {:.2} s, latency {:.2} s", partition.in_work.as_secs_f64(), partition.latency.as_secs_f64());
+    }
+    if !engine.shutdown(Duration::from_secs(60)).is_clean() {
+        return Err("the engine left something behind".into());
+    }
+    let proofs: Vec<_> = proofs.iter().map(|partition| partition.proof.to_bytes().to_vec()).collect();
+    verify(&verifying_key(key)?, &instance, &proofs)?;
+    Ok(Report {
+        load: (load.as_secs_f64(), load_cpu.as_secs_f64()),
+        prove: (prove.as_secs_f64(), prove_cpu.as_secs_f64()),
+        // In parallel with everything else.
+        synthesis: f64::NAN,
+        peak_mib,
+        own_mib,
         proofs: hex(&proofs.concat()),
     })
 }
@@ -86,26 +157,11 @@ pub(crate) fn splitprover(
     let prover = Prover::new(open(device)?);
     let memory = HostMemory::default();
     reset_peak();
+    let own = OwnMemory::watch();
     let meter = Meter::start();
-    let stamps = cache.map_or(Stamps::User, Stamps::In);
-    let file = ParamsFile::open(key, OpenOptions { stamps, ..OpenOptions::default() })?;
-    let (opened, opened_cpu) = meter.read();
-    let circuit = Circuit::open(&circuit_beside(key))?;
-    let proving_key = file.key(&circuit, RootOfUnity::bellman())?;
-    let (circuit_read, _) = meter.read();
+    let (file, proving_key) = open_key(key, cache)?;
     let loaded = prover.load_key(proving_key)?;
     let (load, load_cpu) = meter.read();
-    eprintln!(
-        "key {:.3} s ({:.2} s of processor time, {:?}), constraints {:.3} s, backend {:.3} s; {} {}",
-        opened.as_secs_f64(),
-        opened_cpu.as_secs_f64(),
-        file.points_checked,
-        (circuit_read - opened).as_secs_f64(),
-        (load - circuit_read).as_secs_f64(),
-        "not kept:",
-        file.not_cached.as_deref().unwrap_or("no"),
-    );
-
     let shape = file.shape();
     let counts = Counts { num_public: shape.num_public, num_private: shape.num_private() };
     let meter = Meter::start();
@@ -122,14 +178,14 @@ pub(crate) fn splitprover(
         proofs.push(in_flight.finish_with(Blinding::insecure(r, s))?.to_bytes().to_vec());
     }
     let (prove, prove_cpu) = meter.read();
-    let (peak_mib, anonymous_mib) = (peak_mib(), anonymous_mib());
+    let (peak_mib, own_mib) = (peak_mib(), own.peak_mib());
     verify(&verifying_key(key)?, instance, &proofs)?;
     Ok(Report {
         load: (load.as_secs_f64(), load_cpu.as_secs_f64()),
         prove: (prove.as_secs_f64(), prove_cpu.as_secs_f64()),
         synthesis,
         peak_mib,
-        anonymous_mib,
+        own_mib,
         proofs: hex(&proofs.concat()),
     })
 }
