@@ -33,7 +33,7 @@ pub use fault::survive_shrinking;
 #[derive(Debug)]
 pub struct MappedFile {
     // Before `map`: a range is withdrawn before it is unmapped.
-    registration: fault::Registration,
+    registration: Option<fault::Registration>,
     map: Mmap,
     file: File,
     identity: FileIdentity,
@@ -48,18 +48,24 @@ impl MappedFile {
     pub fn open(path: &Path) -> FormatResult<Arc<Self>> {
         let place = Place::file(path);
         let (file, identity) = open_regular(&place, path)?;
-        Self::of(file, identity, place)
+        Self::of(file, identity, place, true)
+    }
+
+    /// Maps a file without a name, which nobody else can cut: it takes no place among those that are looked after.
+    pub(super) fn anonymous(file: File, place: &Place) -> FormatResult<Arc<Self>> {
+        let identity = FileIdentity::of(&file).map_err(|e| place.io("cannot look at", e))?;
+        Self::of(file, identity, place.clone(), false)
     }
 
     /// Maps the same file anew: none of its pages is resident on this map's account then.
     pub(super) fn again(&self) -> FormatResult<Arc<Self>> {
         let file = self.file.try_clone().map_err(|e| self.place.io("cannot open again", e))?;
-        let map = Self::of(file, self.identity, self.place.clone())?;
+        let map = Self::of(file, self.identity, self.place.clone(), true)?;
         map.check_unchanged()?;
         Ok(map)
     }
 
-    fn of(file: File, identity: FileIdentity, place: Place) -> FormatResult<Arc<Self>> {
+    fn of(file: File, identity: FileIdentity, place: Place, looked_after: bool) -> FormatResult<Arc<Self>> {
         let size = usize::try_from(identity.size)
             .map_err(|_| place.unexpected(None, "file size", "at most the address space", identity.size))?;
         // SAFETY: memmap2 asks that the file isn't changed while it is mapped, because a `&[u8]` over it promises
@@ -68,7 +74,7 @@ impl MappedFile {
         // relies on two reads of a byte being equal for memory safety: readers copy values out, check the copy and use
         // the copy, or use values that can only make a result wrong.
         let map = unsafe { memmap2::MmapOptions::new().len(size).map(&file) }.map_err(|e| place.io("cannot map", e))?;
-        let registration = fault::Registration::new(&map);
+        let registration = looked_after.then(|| fault::Registration::new(&map));
         Ok(Arc::new(Self { registration, map, file, identity, place }))
     }
 
@@ -83,8 +89,12 @@ impl MappedFile {
     /// [`Problem::Changed`](super::Problem::Changed).
     pub fn check_unchanged(&self) -> FormatResult<()> {
         let now = FileIdentity::of(&self.file).map_err(|e| self.place.io("cannot look at", e))?;
-        let same = self.identity.same_contents(&now) && !self.registration.has_lost_pages();
+        let same = self.identity.same_contents(&now) && !self.has_lost_pages();
         if same { Ok(()) } else { Err(self.place.changed()) }
+    }
+
+    fn has_lost_pages(&self) -> bool {
+        self.registration.as_ref().is_some_and(|registration| registration.has_lost_pages())
     }
 
     /// The result of reading this file, or, if the file has changed meanwhile, that: what was read from it then means nothing.
@@ -128,7 +138,7 @@ mod tests {
         assert!(matches!(map.check_unchanged().unwrap_err().problem(), super::super::Problem::Changed));
         // Growing back doesn't bring the lost pages back.
         file.as_file().set_len(3 << 16).unwrap();
-        assert!(map.registration.has_lost_pages());
+        assert!(map.has_lost_pages());
         other.check_unchanged().unwrap();
     }
 

@@ -11,7 +11,6 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -211,7 +210,7 @@ pub(super) fn convert_in_memory(
     let file = memfd_create("splitprover points", MemfdFlags::CLOEXEC).map_err(|e| fail(e.into()))?;
     let file = File::from(file);
     write_records(&file, 0, bytes, layout, options).map_err(|e| e.error(place))?;
-    let map = MappedFile::open(Path::new(&format!("/proc/self/fd/{}", file.as_raw_fd())))?;
+    let map = MappedFile::anonymous(file, place)?;
     let points_checked = if options.deep { PointsChecked::InSubgroup } else { PointsChecked::OnCurve };
     Ok(Converted { points: SharedBytes::new(map.clone()), map, points_checked, not_cached: None })
 }
