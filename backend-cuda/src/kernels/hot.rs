@@ -41,6 +41,7 @@ pub const KNOWN_SPILLS: &[KnownSpill] = &[
     KnownSpill { arch: "sm_100", kernel: "ntt_columns_dit", most: 32, reason: AT_THE_LIMIT },
     KnownSpill { arch: "sm_120", kernel: "ntt_rows", most: 16, reason: AT_THE_LIMIT },
     KnownSpill { arch: "sm_120", kernel: "ntt_columns_dif", most: 16, reason: AT_THE_LIMIT },
+    KnownSpill { arch: "sm_120", kernel: "msm_g1_add_neighbours", most: 16, reason: OUTSIDE_THE_LOOPS },
 ];
 
 /// Without the bound on registers fewer blocks fit, which costs more than a value or two that is stored and loaded once per element.
