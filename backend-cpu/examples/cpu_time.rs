@@ -4,10 +4,11 @@
 
 use std::time::Duration;
 
-use blstrs::{G1Projective, G2Projective, Scalar};
+use blstrs::{G1Affine, G1Projective, G2Affine, G2Projective, Scalar};
 use ff::Field;
 use group::{Curve, Group};
 use rand_core::{OsRng, RngCore};
+use splitprover_backend_cpu::curve_check::CurveCheck;
 use splitprover_backend_cpu::{Arithmetic, kernels};
 use splitprover_core::{Domain, HBasis, PointRecord, PointTable, Query, RootOfUnity};
 
@@ -48,6 +49,11 @@ where
     Query::full(PointTable::from_points(&affine))
 }
 
+/// The records of a query, with the alignment of a `.zkey`.
+fn records<C: PointRecord>(query: &Query<C>) -> Vec<u8> {
+    query.table().as_bytes().to_vec()
+}
+
 fn main() {
     let log2 = std::env::args().nth(1).and_then(|a| a.parse().ok()).unwrap_or(16);
     let filter = std::env::args().nth(2).unwrap_or_default();
@@ -78,6 +84,18 @@ fn main() {
         }
         let g1 = query::<G1Projective>(n);
         let g2 = query::<G2Projective>(n);
+        for arithmetic in Arithmetic::supported() {
+            let name = format!("check g1 {arithmetic:?}");
+            if wanted(&name) {
+                let records = records(&g1);
+                measure(&name, n, || G1Affine::check_records(arithmetic, &records)).expect("points");
+            }
+            let name = format!("check g2 {arithmetic:?}");
+            if wanted(&name) {
+                let records = records(&g2);
+                measure(&name, n, || G2Affine::check_records(arithmetic, &records)).expect("points");
+            }
+        }
         for (shape, scalars) in [("dense", &dense), ("porep", &porep), ("ones", &ones)] {
             for arithmetic in Arithmetic::supported() {
                 let name = format!("g1 {shape} {arithmetic:?}");

@@ -9,11 +9,13 @@
 //! | `quotient` | the scalars of the H query, in both bases |
 //! | `sparse` | constraint matrix times witness |
 //! | `assignment` | the witness, sorted by what its values cost |
+//! | [`curve_check`] | whether the points of a key are on their curves |
 //! | [`kernels`] | these pieces one by one |
 //! | `prover` | [`CpuBackend`]: the contract |
 
 mod assignment;
 mod curve;
+pub mod curve_check;
 mod field;
 pub mod kernels;
 mod msm;

@@ -105,6 +105,8 @@ macro_rules! simd {
     }};
 }
 
+pub(crate) mod on_curve;
+
 /// # Safety
 /// The processor must have the features.
 #[target_feature(enable = "avx512f,avx512ifma,bmi2")]

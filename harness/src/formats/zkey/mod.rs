@@ -26,6 +26,7 @@ use std::sync::atomic::AtomicU64;
 
 use blstrs::{G1Affine, G2Affine, Scalar};
 use group::prime::PrimeCurveAffine;
+use splitprover_backend_cpu::curve_check::CurveCheck;
 use splitprover_core::{
     Bitmap, Domain, HBasis, HostBuf, HostMemory, Matrices, PointRecord, PointTable, ProvingKey, ProvingKeyParts, Query,
     RootOfUnity, SharedBytes, VerifyingKey,
@@ -321,7 +322,7 @@ impl Tables {
             done: AtomicU64::new(0),
             total: sections.iter().fold(0, |sum: u64, section| sum.saturating_add(section.size)),
         };
-        fn check<C: PointRecord>(
+        fn check<C: CurveCheck>(
             table: &Table<C>,
             container: &Container,
             deep: bool,
