@@ -10,7 +10,7 @@ use super::workload::WorkloadError;
 /// Times of one step over several runs, in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Summary {
-    /// The middle one.
+    /// The middle one; of an even number, the mean of the two in the middle.
     pub median_ms: f64,
     /// The least.
     pub min_ms: f64,
@@ -26,7 +26,8 @@ impl Summary {
         times.sort_by(f64::total_cmp);
         let at = |i: usize| times.get(i).copied().unwrap_or(0.0);
         let last = times.len().saturating_sub(1);
-        Self { median_ms: at(times.len() / 2), min_ms: at(0), max_ms: at(last), runs: times.len() }
+        let median_ms = (at(last / 2) + at(times.len() / 2)) / 2.0;
+        Self { median_ms, min_ms: at(0), max_ms: at(last), runs: times.len() }
     }
 }
 
@@ -65,22 +66,20 @@ pub fn measure<P: SplitProver>(
         let clock = Instant::now();
         let in_flight = prover.start(key, given)?;
         let started = milliseconds(clock);
-        match ending {
-            Ending::Proof => drop(in_flight.finish()?),
-            Ending::Sums(expected) => {
-                let sums = in_flight.finish_sums()?;
-                let total = milliseconds(clock);
-                check(expected, &sums)?;
-                if run > 0 {
-                    starts.push(started);
-                    totals.push(total);
-                }
-                continue;
+        let sums = match ending {
+            Ending::Proof => {
+                in_flight.finish()?;
+                None
             }
+            Ending::Sums(expected) => Some((expected, in_flight.finish_sums()?)),
+        };
+        let total = milliseconds(clock);
+        if let Some((expected, sums)) = sums {
+            check(expected, &sums)?;
         }
         if run > 0 {
             starts.push(started);
-            totals.push(milliseconds(clock));
+            totals.push(total);
         }
     }
     Ok(Measurement { start: Summary::of(starts), total: Summary::of(totals) })
@@ -140,6 +139,7 @@ mod tests {
     fn a_summary_names_the_middle_and_the_ends() {
         let summary = Summary::of(vec![3.0, 1.0, 2.0]);
         assert_eq!(summary, Summary { median_ms: 2.0, min_ms: 1.0, max_ms: 3.0, runs: 3 });
+        assert_eq!(Summary::of(vec![4.0, 1.0, 3.0, 2.0]).median_ms, 2.5);
         assert_eq!(Summary::of(Vec::new()).runs, 0);
     }
 }

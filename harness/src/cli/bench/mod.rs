@@ -9,12 +9,11 @@ mod sums;
 
 use clap::Subcommand;
 use splitprover_core::abi::Backend;
-use splitprover_core::{BackendError, G1Affine, G2Affine, HostBuf, HostMemory, MemoryClass, PointRecord, Scalar};
+use splitprover_core::{BackendError, HostBuf, HostMemory, MemoryClass, Scalar};
 
 use super::Failure;
 use crate::bench::WorkloadError;
-use crate::setup::{CpuFixedBase, FixedBase};
-use group::prime::PrimeCurveAffine;
+use crate::setup::{BackendFixedBase, CpuFixedBase, FixedBase};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Bench {
@@ -90,31 +89,10 @@ impl<'a> Buffers<'a> {
 }
 
 /// The backend's fixed-base multiplication where it has one, the CPU's otherwise: keys are made, not timed.
-struct KeyMaker<'a> {
-    backend: &'a Backend,
-    cpu: CpuFixedBase,
-}
-
-impl<'a> KeyMaker<'a> {
-    fn new(backend: &'a Backend, products: usize) -> Self {
-        Self { backend, cpu: CpuFixedBase::new(products) }
-    }
-}
-
-impl FixedBase for KeyMaker<'_> {
-    fn mul_g1(&self, scalars: &[Scalar], records: &mut [u8]) -> Result<(), BackendError> {
-        let on_device = self.backend.fixed_base_g1(&G1Affine::generator(), scalars, records);
-        on_device.unwrap_or_else(|| self.cpu.mul_g1(scalars, records))
-    }
-
-    fn mul_g2(&self, scalars: &[Scalar], records: &mut [u8]) -> Result<(), BackendError> {
-        let on_device = self.backend.fixed_base_g2(&G2Affine::generator(), scalars, records);
-        on_device.unwrap_or_else(|| self.cpu.mul_g2(scalars, records))
-    }
-
-    fn batch(&self) -> usize {
-        // Enough for a card, and 1.5 GiB of G2 records at most.
-        const { assert!((1 << 22) * G2Affine::BYTES < 2 << 30) };
-        1 << 22
+fn key_maker<'a>(backend: &'a Backend, products: usize) -> Result<Box<dyn FixedBase + 'a>, Failure> {
+    match BackendFixedBase::new(backend) {
+        Ok(on_device) => Ok(Box::new(on_device)),
+        Err(BackendError::Unsupported(_)) => Ok(Box::new(CpuFixedBase::new(products))),
+        Err(error) => Err(error.into()),
     }
 }

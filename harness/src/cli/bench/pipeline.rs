@@ -21,7 +21,7 @@ use super::super::backend::{self, Choice};
 use super::super::key_file::open_zkey;
 use super::super::setup::{ShapeName, failure};
 use super::super::{Failure, print, print_json};
-use super::KeyMaker;
+use super::key_maker;
 use crate::engine::{Capacity, DeviceSpec, Hold, WorkPermit, limits};
 use crate::formats::write_files;
 use crate::setup::{Resources, Synthetic, Trapdoor, generate};
@@ -273,11 +273,11 @@ fn key(arguments: &Arguments, circuit: &Synthetic, device: &Choice) -> Result<(A
         None => {
             let memory = HostMemory::default();
             let maker = backend::open(device, &Default::default())?;
-            let fixed_base = KeyMaker::new(&maker, 1 << circuit.log2());
+            let fixed_base = key_maker(&maker, 1 << circuit.log2())?;
             let progress = super::super::progress::Progress::new("key generation");
             let resources = Resources {
                 memory: &memory,
-                fixed_base: &fixed_base,
+                fixed_base: &*fixed_base,
                 progress: &|_, done, total| progress.update(done as u64, total as u64),
             };
             let basis = HBasis::OddLagrange;

@@ -1,14 +1,13 @@
 //! `bench prove`: whole proofs of a synthetic circuit, alone and two in flight.
 
-use rayon::prelude::*;
-use splitprover_core::{CsrMatrix, Evaluations, HBasis, HostMemory, Inputs, MemoryClass, Prover, Scalar};
+use splitprover_core::{Evaluations, HBasis, HostMemory, Inputs, MemoryClass, Prover, Scalar};
 
 use super::report::Report;
-use super::{Buffers, Common, KeyMaker};
+use super::{Buffers, Common, key_maker};
 use crate::bench::measure::{Ending, measure, measure_pair};
 use crate::cli::setup::{ShapeName, failure};
 use crate::cli::{Failure, backend};
-use crate::setup::{Resources, Synthetic, Trapdoor, generate};
+use crate::setup::{ConstraintSystem, Resources, Synthetic, Trapdoor, generate};
 
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Arguments {
@@ -33,43 +32,33 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let buffers = Buffers::new(prover.backend(), memory.clone(), common.pageable)?;
     for &log2 in &common.log2 {
         let circuit = Synthetic::new(arguments.synthetic.into(), log2).map_err(|e| Failure::Usage(e.to_string()))?;
-        let maker = KeyMaker::new(prover.backend(), 1 << log2);
-        let resources = Resources { memory: &memory, fixed_base: &maker, progress: &|_, _, _| {} };
+        let maker = key_maker(prover.backend(), 1 << log2)?;
+        let resources = Resources { memory: &memory, fixed_base: &*maker, progress: &|_, _, _| {} };
         let basis = HBasis::OddLagrange;
         let key = generate(&circuit, basis, &Trapdoor::from_seed(1, basis), &resources).map_err(failure)?.key;
         drop(maker);
         let loaded = prover.load_key(key.clone())?;
         let witness = circuit.witness(1, &memory).map_err(failure)?;
-        let rows = match key.matrices().filter(|_| arguments.evaluations) {
-            Some(matrices) => vec![product(&matrices.a, &witness), product(&matrices.b, &witness)],
-            None => Vec::new(),
-        };
+        let rows =
+            arguments.evaluations.then(|| circuit.evaluations(&witness, &memory)).transpose().map_err(failure)?;
         let inputs = || {
             let witness = buffers.copy(MemoryClass::Witness, &witness)?;
-            let [a, b] = rows.as_slice() else { return Ok(Inputs::new(witness)) };
+            let Some(Evaluations { a, b, .. }) = &rows else { return Ok(Inputs::new(witness)) };
             let copy = |values: &[Scalar]| buffers.copy(MemoryClass::Evaluations, values);
             Ok(Inputs::with_evaluations(witness, Evaluations { a: copy(a)?, b: copy(b)?, c: None }))
         };
         let runs = common.runs as usize;
         let measured = measure(&prover, &loaded, runs, Ending::Proof, inputs)?;
         let pair = if arguments.pair { Some(measure_pair(&prover, &loaded, runs, inputs)?) } else { None };
-        let bytes = (witness.len() + rows.iter().map(Vec::len).sum::<usize>()) * size_of::<Scalar>();
+        let bytes = (witness.len() + rows.as_ref().map_or(0, |rows| rows.a.len() + rows.b.len())) * size_of::<Scalar>();
         let name = format!(
             "{} 2^{log2}, {} {}",
             circuit.shape().name(),
             if buffers.pinned { "pinned" } else { "pageable" },
-            if rows.is_empty() { "witness" } else { "witness, a and b" },
+            if rows.is_none() { "witness" } else { "witness, a and b" },
         );
         report.add(&name, measured, pair, bytes as u64, None, "every proof verified");
     }
     report.end();
     Ok(())
-}
-
-/// A·w.
-fn product(matrix: &CsrMatrix, witness: &[Scalar]) -> Vec<Scalar> {
-    (0..matrix.num_rows())
-        .into_par_iter()
-        .map(|row| matrix.row(row).map(|(column, coefficient)| coefficient * witness[column]).sum())
-        .collect()
 }

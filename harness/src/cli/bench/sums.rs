@@ -4,10 +4,11 @@ use clap::ValueEnum;
 use splitprover_core::{HostMemory, Inputs, MemoryClass, Prover};
 
 use super::report::{Model, Report};
-use super::{Buffers, Common, KeyMaker};
+use super::{Buffers, Common, key_maker};
 use crate::bench::measure::{Ending, measure};
 use crate::bench::{Scalars, Workload};
 use crate::cli::{Failure, backend};
+use crate::setup::FixedBase;
 
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct MsmArguments {
@@ -74,14 +75,18 @@ pub(super) fn ntt(arguments: &NttArguments) -> Result<(), Failure> {
 
 type Made = (String, Workload, Option<Model>, &'static str);
 
-fn run(what: &str, common: &Common, make: impl Fn(u32, &KeyMaker<'_>) -> Result<Made, Failure>) -> Result<(), Failure> {
+fn run(
+    what: &str,
+    common: &Common,
+    make: impl Fn(u32, &dyn FixedBase) -> Result<Made, Failure>,
+) -> Result<(), Failure> {
     let memory = HostMemory::default();
     let prover = Prover::new(backend::open(&common.backend, memory.ledger())?);
     let mut report = Report::new(what, common.json, &common.backend, prover.backend())?;
     let buffers = Buffers::new(prover.backend(), memory, common.pageable)?;
     for &log2 in &common.log2 {
-        let maker = KeyMaker::new(prover.backend(), 1usize.checked_shl(log2).unwrap_or(usize::MAX));
-        let (name, workload, model, checked) = make(log2, &maker)?;
+        let maker = key_maker(prover.backend(), 1usize.checked_shl(log2).unwrap_or(usize::MAX))?;
+        let (name, workload, model, checked) = make(log2, &*maker)?;
         drop(maker);
         let key = prover.load_key(workload.key.clone())?;
         let measured = measure(&prover, &key, common.runs as usize, Ending::Sums(&workload.expected), || {
