@@ -6,11 +6,14 @@ use std::time::Duration;
 
 use blstrs::{G1Affine, G1Projective, G2Affine, G2Projective, Scalar};
 use ff::Field;
-use group::{Curve, Group};
 use rand_core::{OsRng, RngCore};
 use splitprover_backend_cpu::curve_check::CurveCheck;
 use splitprover_backend_cpu::{Arithmetic, kernels};
-use splitprover_core::{Domain, HBasis, PointRecord, PointTable, Query, RootOfUnity};
+use splitprover_core::{Domain, HBasis, PointRecord, Query, RootOfUnity};
+
+mod shared;
+
+use shared::query;
 
 /// Processor time of this thread.
 fn processor_time() -> Duration {
@@ -30,23 +33,6 @@ fn measure<T>(name: &str, elements: usize, mut run: impl FnMut() -> T) -> T {
     }
     println!("{name:40} {:9.3} ms {:9.1} ns each", best.as_secs_f64() * 1e3, best.as_nanos() as f64 / elements as f64);
     result.expect("three runs")
-}
-
-fn query<P>(n: usize) -> Query<P::AffineRepr>
-where
-    P: Curve + Group<Scalar = Scalar>,
-    P::AffineRepr: PointRecord + Default,
-{
-    let (mut point, difference) = (P::random(OsRng), P::random(OsRng));
-    let projective: Vec<P> = (0..n)
-        .map(|_| {
-            point += difference;
-            point
-        })
-        .collect();
-    let mut affine = vec![P::AffineRepr::default(); n];
-    P::batch_normalize(&projective, &mut affine);
-    Query::full(PointTable::from_points(&affine))
 }
 
 /// The records of a query, with the alignment of a `.zkey`.

@@ -8,13 +8,16 @@ use std::sync::Arc;
 use blstrs::{G1Affine, G1Projective, G2Affine, G2Projective, Scalar};
 use ff::Field;
 use group::prime::PrimeCurveAffine;
-use group::{Curve, Group};
 use rand_core::{OsRng, RngCore};
 use splitprover_backend_cpu::{CpuBackend, CpuOptions};
 use splitprover_core::{
-    Domain, Evaluations, HBasis, HostMemory, Inputs, MemoryClass, PointRecord, PointTable, Prover, ProvingKey,
-    ProvingKeyParts, Query, RootOfUnity, VerifyingKey,
+    Domain, Evaluations, HBasis, HostMemory, Inputs, MemoryClass, PointTable, Prover, ProvingKey, ProvingKeyParts,
+    Query, RootOfUnity, VerifyingKey,
 };
+
+mod shared;
+
+use shared::query;
 
 /// Anonymous resident memory of this process, in KiB.
 fn resident() -> i64 {
@@ -29,23 +32,6 @@ fn trim() {
     unsafe {
         libc::malloc_trim(0);
     }
-}
-
-fn query<P>(n: usize) -> Query<P::AffineRepr>
-where
-    P: Curve + Group<Scalar = Scalar>,
-    P::AffineRepr: PointRecord + Default,
-{
-    let (mut point, difference) = (P::random(OsRng), P::random(OsRng));
-    let projective: Vec<P> = (0..n)
-        .map(|_| {
-            point += difference;
-            point
-        })
-        .collect();
-    let mut affine = vec![P::AffineRepr::default(); n];
-    P::batch_normalize(&projective, &mut affine);
-    Query::full(PointTable::from_points(&affine))
 }
 
 fn main() {
