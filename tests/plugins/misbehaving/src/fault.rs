@@ -187,6 +187,7 @@ impl Kept {
         let mut copies = vec![inputs.witness.to_vec()];
         if let Some(given) = &inputs.evaluations {
             copies.extend([given.a.to_vec(), given.b.to_vec()]);
+            copies.extend(given.c.as_ref().map(|c| c.to_vec()));
         }
         let hash = Raw::of(&copies[0]).hash();
         Self::Copy(copies, hash)
