@@ -61,19 +61,31 @@ pub(super) fn msm(arguments: &MsmArguments) -> Result<(), Failure> {
         // Of bits and ones the model knows nothing.
         let model = (scalars == Scalars::Random).then(|| Model::multi_exponentiation(limit, log2));
         let shown = format!("{:?}", arguments.scalars).to_lowercase();
-        Ok((format!("{name} 2^{log2}, {shown} scalars"), workload, model, "a known discrete logarithm"))
+        let name = format!("{name} 2^{log2}, {shown} scalars");
+        Ok(Made { name, shown: None, workload, model, checked: "a known discrete logarithm" })
     })
 }
 
 /// `bench ntt`.
 pub(super) fn ntt(arguments: &NttArguments) -> Result<(), Failure> {
-    run("ntt", &arguments.common, |log2, _| {
-        let unchecked = "nothing: no base, so no sum; proofs and the suite check the transforms";
-        Ok((format!("quotient 2^{log2}"), Workload::quotient(log2)?, Some(Model::quotient(log2)), unchecked))
+    run("ntt", &arguments.common, |log2, maker| {
+        // The warm-up's sum, over a few bases, is the check: with bases in the timed runs more than transforms would be timed.
+        let shown = Some(Workload::shown_quotient(log2, maker)?);
+        let checked = "the same quotient at points of its coset, by Lagrange's formula, in a run before";
+        let (workload, model) = (Workload::quotient(log2)?, Some(Model::quotient(log2)));
+        Ok(Made { name: format!("quotient 2^{log2}"), shown, workload, model, checked })
     })
 }
 
-type Made = (String, Workload, Option<Model>, &'static str);
+/// What is to be timed.
+struct Made {
+    name: String,
+    /// Run once before, when the timed runs' sums say nothing.
+    shown: Option<Workload>,
+    workload: Workload,
+    model: Option<Model>,
+    checked: &'static str,
+}
 
 fn run(
     what: &str,
@@ -86,14 +98,20 @@ fn run(
     let buffers = Buffers::new(prover.backend(), memory, common.pageable)?;
     for &log2 in &common.log2 {
         let maker = key_maker(prover.backend(), 1usize.checked_shl(log2).unwrap_or(usize::MAX))?;
-        let (name, workload, model, checked) = make(log2, &*maker)?;
+        let Made { name, shown, workload, model, checked } = make(log2, &*maker)?;
         drop(maker);
-        let key = prover.load_key(workload.key.clone())?;
-        let measured = measure(&prover, &key, common.runs as usize, Ending::Sums(&workload.expected), || {
-            let witness = buffers.copy(MemoryClass::Witness, &workload.witness)?;
-            let evaluations = workload.evaluations(|values| buffers.copy(MemoryClass::Evaluations, values))?;
-            Ok(Inputs::with_evaluations(witness, evaluations))
-        })?;
+        let time = |workload: &Workload, runs| {
+            let key = prover.load_key(workload.key.clone())?;
+            measure(&prover, &key, runs, Ending::Sums(&workload.expected), || {
+                let witness = buffers.copy(MemoryClass::Witness, &workload.witness)?;
+                let evaluations = workload.evaluations(|values| buffers.copy(MemoryClass::Evaluations, values))?;
+                Ok(Inputs::with_evaluations(witness, evaluations))
+            })
+        };
+        if let Some(shown) = shown {
+            time(&shown, 0)?;
+        }
+        let measured = time(&workload, common.runs as usize)?;
         let name = format!("{name}, {}", if buffers.pinned { "pinned" } else { "pageable" });
         report.add(&name, measured, None, workload.input_bytes(), model, checked);
     }
