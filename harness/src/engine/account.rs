@@ -37,7 +37,7 @@ impl Host {
     }
 
     /// Charges the ledger; idle buffers make room, those that `evict` can free here.
-    fn charge(&self, class: MemoryClass, bytes: u64, evict: Evict) -> Result<Charge, OutOfHostMemory> {
+    pub(crate) fn charge(&self, class: MemoryClass, bytes: u64, evict: Evict) -> Result<Charge, OutOfHostMemory> {
         loop {
             match self.ledger.charge(class, bytes) {
                 Ok(charge) => return Ok(charge),
@@ -238,6 +238,8 @@ struct FixedState {
     charges: Charges,
     /// Bytes that were refused last.
     wanted: u64,
+    /// What stays promised whatever is given back.
+    floor: u64,
 }
 
 /// The account of something that stays: what a device's backend takes on the host for itself, or what an application sets aside.
@@ -249,7 +251,8 @@ pub(crate) struct FixedAccount {
 impl FixedAccount {
     /// With a permit for what it is known to need.
     pub(crate) fn new(host: &Arc<Host>, permit: Permit) -> Arc<Self> {
-        let state = FixedState { permit, charges: Charges::default(), wanted: 0 };
+        let floor = permit.amounts()[HOST];
+        let state = FixedState { permit, charges: Charges::default(), wanted: 0, floor };
         Arc::new(Self { host: host.clone(), state: Mutex::new(state) })
     }
 
@@ -260,7 +263,17 @@ impl FixedAccount {
 
     /// Adds to the permit.
     pub(crate) fn add(&self, more: Permit) {
-        lock(&self.state).permit.absorb(more);
+        let mut state = lock(&self.state);
+        state.floor = state.floor.saturating_add(more.amounts()[HOST]);
+        state.permit.absorb(more);
+    }
+
+    /// Gives `bytes` of the promise back, as far as they aren't in use or meant to stay: a key has been unloaded.
+    pub(crate) fn release(&self, bytes: u64) {
+        let mut state = lock(&self.state);
+        let kept = state.permit.amounts()[HOST].saturating_sub(bytes);
+        let kept = kept.max(state.charges.total()).max(state.floor);
+        state.permit.shrink_to(HOST, kept);
     }
 
     /// Bytes on the account.

@@ -53,6 +53,9 @@ pub struct Config {
     pub in_flight: usize,
     /// Bound of the hand-over.
     pub capacity: Capacity,
+    /// Keys loaded at a time on each device. One more, and the key that has been idle longest is unloaded; so it is where there is no
+    /// room, whatever this says.
+    pub loaded_keys: usize,
     /// Bytes of host memory, everything counted; `None`: nine tenths of the [limit](super::limits::host_limit).
     pub host_budget: Option<u64>,
     /// Whether buffers are kept for the next partition.
@@ -61,7 +64,7 @@ pub struct Config {
     pub pinned: bool,
     /// How long one call of `start` or `finish` may take before it counts as hung.
     pub hang_after: Duration,
-    /// How long opening a device and loading a key may take.
+    /// How long opening a device, or loading a key with the wait for room, may take before it counts as hung.
     pub open_within: Duration,
     /// How often a partition is tried before its job fails.
     pub attempts: u32,
@@ -85,6 +88,7 @@ impl Default for Config {
             finishers: 4,
             in_flight: 8,
             capacity: Capacity::default(),
+            loaded_keys: usize::MAX,
             host_budget: None,
             pools: true,
             pinned: true,

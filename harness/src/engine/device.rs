@@ -1,30 +1,54 @@
 //! A device: its instance, its health, its places for proofs in flight.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
 use splitprover_core::abi::Backend;
-use splitprover_core::{BackendError, LoadedKey, MemoryClass, Prover, ProvingKey, SplitProver};
+use splitprover_core::{BackendError, MemoryClass, Prover, SplitProver};
 
 use super::account::{FixedAccount, Host};
 use super::budget::{Budget, BudgetError, Permit};
 use super::config::{Config, DeviceSpec};
+use super::keys::{EngineKey, KeyEntry, Loaded, LoadedKeys};
 use super::status::DeviceStatus;
 
 /// Index of device memory in a device's own budget.
 const VRAM: usize = 0;
+/// How often one who waits for a key looks again. Keys change rarely, and their loading takes far longer.
+const WAIT: Duration = Duration::from_millis(5);
 
-/// A backend that is open, with the key loaded.
+/// Why a key isn't there.
+enum NoKey {
+    Budget(BudgetError),
+    Backend(BackendError),
+}
+
+/// A backend that is open, and the keys that it has loaded.
 pub(crate) struct Instance {
-    pub(crate) key: LoadedKey<Backend>,
+    pub(crate) keys: LoadedKeys,
     pub(crate) prover: Prover<Backend>,
-    /// Device memory that it holds, where it says so.
+    /// Device memory that it holds without any key, where it says so.
     _vram: Option<Permit>,
+}
+
+/// Why a key isn't loaded.
+pub(crate) enum NotLoaded {
+    /// Nobody waits for it any more.
+    GivenUp,
+    /// The device can't take this key, even alone.
+    Unfit(String),
+    /// Something else went wrong.
+    Failed(BackendError),
 }
 
 #[derive(Default)]
 struct State {
     instance: Option<Arc<Instance>>,
+    /// Keys that it can't take, and why.
+    unfit: HashMap<u64, String>,
     quarantined: Option<String>,
     failures_in_a_row: u32,
     starting: usize,
@@ -44,10 +68,15 @@ pub(crate) struct Device {
     pub(crate) account: Arc<FixedAccount>,
     /// Device memory, and places for proofs in flight.
     pub(crate) places: Budget,
-    key: Arc<ProvingKey>,
+    /// Calls of `start` at a time.
+    workers: u64,
     state: Mutex<State>,
     /// Held while a new instance is opened.
     reopening: Mutex<()>,
+    /// Held while a key is loaded.
+    loading: Mutex<()>,
+    /// A key waits for others to be idle: nothing is started meanwhile, so that they will be.
+    crowded: AtomicBool,
     opened: Instant,
 }
 
@@ -61,7 +90,7 @@ impl Device {
         index: usize,
         spec: DeviceSpec,
         host: &Arc<Host>,
-        key: &Arc<ProvingKey>,
+        key: &EngineKey,
         config: &Config,
     ) -> Result<Arc<Self>, DeviceError> {
         let working = spec.working_bytes.saturating_mul(config.device_workers as u64);
@@ -77,14 +106,22 @@ impl Device {
             spec,
             account,
             places,
-            key: key.clone(),
+            workers: config.device_workers.min(config.in_flight) as u64,
             state: Mutex::default(),
             reopening: Mutex::new(()),
+            loading: Mutex::new(()),
+            crowded: AtomicBool::new(false),
             opened: Instant::now(),
         };
         let instance = device.instantiate()?;
+        match device.try_load(&instance, &key.0, 1, &|| false) {
+            Ok(_) => {}
+            Err(NoKey::Budget(error)) => return Err(error.into()),
+            Err(NoKey::Backend(error)) => return Err(device.cannot_open(format!("the proving key: {error}"))),
+        }
+        let shape = key.key().shape();
         let retained =
-            device.spec.retained_bytes.unwrap_or_else(|| instance.prover.backend().retained_host_bytes(&key.shape()));
+            device.spec.retained_bytes.unwrap_or_else(|| instance.prover.backend().retained_host_bytes(&shape));
         let retained = retained.saturating_mul(config.in_flight.max(1) as u64);
         // What it took at its opening is in the permit already: it has grown with it.
         let more = host.budget.acquire_fixed(&[retained], &|| false)?;
@@ -94,16 +131,149 @@ impl Device {
         Ok(Arc::new(device))
     }
 
+    fn cannot_open(&self, reason: String) -> DeviceError {
+        DeviceError::Open { name: self.spec.name.clone(), reason }
+    }
+
     fn instantiate(&self) -> Result<Arc<Instance>, DeviceError> {
-        let fails = |reason: String| DeviceError::Open { name: self.spec.name.clone(), reason };
-        let backend = (self.spec.open)(&self.account.ledger()).map_err(fails)?;
+        // The application's code. Its panic must not end a worker.
+        let opened = catch_unwind(AssertUnwindSafe(|| (self.spec.open)(&self.account.ledger())));
+        let opened = opened.unwrap_or_else(|_| Err("opening it panicked".into()));
+        let backend = opened.map_err(|reason| self.cannot_open(reason))?;
         let prover = Prover::new(backend);
-        let key = prover.load_key(self.key.clone()).map_err(|e| fails(format!("the proving key: {e}")))?;
         let vram = match device_bytes(prover.backend()) {
             None => None,
             Some(bytes) => Some(self.places.acquire_fixed(&[bytes, 0], &|| false)?),
         };
-        Ok(Arc::new(Instance { key, prover, _vram: vram }))
+        Ok(Arc::new(Instance { keys: LoadedKeys::default(), prover, _vram: vram }))
+    }
+
+    /// Loads a key where there is room for it and for so many proofs beside it.
+    fn try_load(
+        &self,
+        instance: &Instance,
+        entry: &Arc<KeyEntry>,
+        proofs: u64,
+        give_up: &dyn Fn() -> bool,
+    ) -> Result<Arc<Loaded>, NoKey> {
+        let before = device_bytes(instance.prover.backend());
+        let key = instance.prover.load_key(entry.key.clone()).map_err(NoKey::Backend)?;
+        let vram = match (before, device_bytes(instance.prover.backend())) {
+            (Some(before), Some(after)) => {
+                let bytes = after.saturating_sub(before);
+                let beside = self.spec.vram_per_proof.saturating_mul(proofs);
+                self.places.check(&[bytes.saturating_add(beside), 0]).map_err(NoKey::Budget)?;
+                Some(self.places.acquire_fixed(&[bytes, 0], give_up).map_err(NoKey::Budget)?)
+            }
+            _ => None,
+        };
+        Ok(instance.keys.add(Loaded::new(key, entry, vram)))
+    }
+
+    /// A key for use, if it is loaded and no other one waits for room.
+    pub(crate) fn at_hand(&self, instance: &Instance, key: u64) -> Option<Arc<Loaded>> {
+        if self.crowded.load(Ordering::SeqCst) { None } else { instance.keys.get(key) }
+    }
+
+    /// A key for use, loaded if it isn't. Other keys are unloaded if it takes that and they are idle, which is waited for.
+    pub(crate) fn load(
+        &self,
+        instance: &Instance,
+        entry: &Arc<KeyEntry>,
+        most: usize,
+        give_up: &dyn Fn() -> bool,
+    ) -> Result<Arc<Loaded>, NotLoaded> {
+        // One at a time; who waits for another's loading sees when that hangs.
+        let _one_at_a_time = loop {
+            match self.loading.try_lock() {
+                Ok(guard) => break guard,
+                Err(TryLockError::Poisoned(guard)) => break guard.into_inner(),
+                Err(TryLockError::WouldBlock) if give_up() => return Err(NotLoaded::GivenUp),
+                Err(TryLockError::WouldBlock) => std::thread::sleep(WAIT),
+            }
+        };
+        if let Some(loaded) = instance.keys.get(entry.number) {
+            return Ok(loaded);
+        }
+        loop {
+            while instance.keys.len() >= most.max(1) {
+                self.unload_one(instance, give_up)?;
+            }
+            // Each device worker may have a place, and keeps it while it waits for work.
+            match self.try_load(instance, entry, self.workers, give_up) {
+                Ok(loaded) => {
+                    tracing::debug!(device = self.spec.name, key = entry.number, "key loaded");
+                    return Ok(loaded);
+                }
+                Err(NoKey::Budget(BudgetError::GivenUp)) => return Err(NotLoaded::GivenUp),
+                Err(
+                    NoKey::Budget(_) | NoKey::Backend(BackendError::DeviceMemory { .. } | BackendError::HostMemory(_)),
+                ) if instance.keys.len() > 0 => {
+                    self.unload_one(instance, give_up)?;
+                }
+                Err(NoKey::Budget(error)) => return Err(NotLoaded::Unfit(error.to_string())),
+                Err(NoKey::Backend(error)) => {
+                    return Err(match error {
+                        BackendError::DeviceMemory { .. } | BackendError::Unsupported(_) | BackendError::Inputs(_) => {
+                            NotLoaded::Unfit(error.to_string())
+                        }
+                        error => NotLoaded::Failed(error),
+                    });
+                }
+            }
+        }
+    }
+
+    /// Unloads the key that has been idle longest; waits until there is one.
+    fn unload_one(&self, instance: &Instance, give_up: &dyn Fn() -> bool) -> Result<(), NotLoaded> {
+        let idle = loop {
+            if give_up() {
+                break Err(NotLoaded::GivenUp);
+            }
+            if let Some(idle) = instance.keys.take_idle() {
+                break Ok(idle);
+            }
+            self.crowded.store(true, Ordering::SeqCst);
+            std::thread::sleep(WAIT);
+        };
+        self.crowded.store(false, Ordering::SeqCst);
+        self.unload(idle?);
+        Ok(())
+    }
+
+    fn unload(&self, loaded: Arc<Loaded>) {
+        let before = self.account.held();
+        drop(loaded);
+        self.account.release(before.saturating_sub(self.account.held()));
+    }
+
+    /// Whether keys are loaded that nobody will need any more.
+    pub(crate) fn forgotten_keys(&self) -> Vec<Arc<Loaded>> {
+        let Some(instance) = self.instance() else { return Vec::new() };
+        std::iter::from_fn(|| instance.keys.take_forgotten()).collect()
+    }
+
+    /// Unloads keys that were taken out.
+    pub(crate) fn unload_all(&self, keys: Vec<Arc<Loaded>>) {
+        keys.into_iter().for_each(|loaded| self.unload(loaded));
+    }
+
+    /// The device can't take a key.
+    pub(crate) fn mark_unfit(&self, key: u64, reason: String) {
+        tracing::warn!(device = self.spec.name, key, reason, "a device can't take a key");
+        self.state().unfit.insert(key, reason);
+    }
+
+    /// Whether it may be given partitions of a key.
+    pub(crate) fn can_prove(&self, key: u64) -> bool {
+        let state = self.state();
+        state.quarantined.is_none() && !state.unfit.contains_key(&key)
+    }
+
+    /// Why it can't.
+    pub(crate) fn why_not(&self, key: u64) -> Option<String> {
+        let state = self.state();
+        state.quarantined.clone().or_else(|| state.unfit.get(&key).cloned())
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -131,11 +301,10 @@ impl Device {
         }
         tracing::error!(device = self.spec.name, reason, "quarantined");
         state.quarantined = Some(reason);
+        drop(state);
+        // Some may wait for a place here with a partition that others can have.
+        self.places.wake();
         true
-    }
-
-    pub(crate) fn why_quarantined(&self) -> Option<String> {
-        self.state().quarantined.clone()
     }
 
     /// A call of `start` begins.
@@ -192,16 +361,19 @@ impl Device {
         self.state().hung += 1;
     }
 
-    /// In place of an instance that panicked, a new one. If that fails, the device is quarantined.
-    pub(crate) fn reopen(&self, broken: &Arc<Instance>, host: &Host) {
-        let _one_at_a_time = lock(&self.reopening);
-        {
-            let mut state = self.state();
-            if !state.instance.as_ref().is_some_and(|instance| Arc::ptr_eq(instance, broken)) {
-                return;
-            }
+    /// An instance that panicked isn't used any more; whether it was until now.
+    pub(crate) fn retire(&self, broken: &Arc<Instance>) -> bool {
+        let mut state = self.state();
+        let current = state.instance.as_ref().is_some_and(|instance| Arc::ptr_eq(instance, broken));
+        if current {
             state.instance = None;
         }
+        current
+    }
+
+    /// In place of an instance that was [retired](Self::retire), a new one. If that fails, the device is quarantined.
+    pub(crate) fn reopen(&self, host: &Host) {
+        let _one_at_a_time = lock(&self.reopening);
         // Its page-locked buffers keep an instance open.
         host.pools.forget(self.index);
         match self.instantiate() {
@@ -242,6 +414,12 @@ impl Device {
             host_bytes: held,
             device_bytes: places[VRAM].reserved,
             device_limit: self.spec.vram_limit,
+            keys: state.instance.as_ref().map_or_else(Vec::new, |instance| instance.keys.numbers()),
+            unfit_keys: {
+                let mut keys: Vec<_> = state.unfit.iter().map(|(key, reason)| (*key, reason.clone())).collect();
+                keys.sort_unstable();
+                keys
+            },
         }
     }
 }
@@ -288,6 +466,8 @@ pub(crate) enum Fault {
     Instance,
     /// The instance was broken before: nobody's this time.
     Before,
+    /// The device doesn't do what this partition asks for; another one may.
+    Unfit,
     /// Host memory was refused.
     Memory,
     /// The inputs': no device will do better.
@@ -300,6 +480,7 @@ impl Fault {
             BackendError::HostMemory(memory) if memory.class == MemoryClass::PoolIdle => Self::Device,
             BackendError::HostMemory(_) => Self::Memory,
             BackendError::Inputs(_) => Self::Inputs,
+            BackendError::Unsupported(_) => Self::Unfit,
             BackendError::Panicked(_) => Self::Instance,
             BackendError::Poisoned(_) => Self::Before,
             _ => Self::Device,

@@ -10,6 +10,7 @@ use rand_core::{OsRng, RngCore};
 use serde::Serialize;
 use splitprover_core::{Proof, Scalar};
 
+use super::keys::{EngineKey, KeyEntry};
 use super::source::Source;
 
 /// Names a job, for all time: 64 random bits of the engine and a number that the engine counts up. Nobody but an engine makes one, so two
@@ -51,6 +52,11 @@ impl JobIds {
         Self { engine: u64::from_le_bytes(bytes), next: AtomicU64::new(0) }
     }
 
+    /// The engine's own part of the ids.
+    pub(crate) fn engine(&self) -> u64 {
+        self.engine
+    }
+
     pub(crate) fn next(&self) -> JobId {
         JobId { engine: self.engine, number: self.next.fetch_add(1, Ordering::Relaxed) }
     }
@@ -62,12 +68,20 @@ pub struct JobSpec {
     pub(crate) partitions: Vec<Arc<dyn Source>>,
     pub(crate) priority: i32,
     pub(crate) deadline: Option<Duration>,
+    pub(crate) key: Option<EngineKey>,
 }
 
 impl JobSpec {
-    /// A job of these partitions. Without partitions it is done at once.
+    /// A job of these partitions, for the key that the engine was made with. Without partitions it is done at once.
     pub fn new(partitions: Vec<Arc<dyn Source>>) -> Self {
-        Self { partitions, priority: 0, deadline: None }
+        Self { partitions, priority: 0, deadline: None, key: None }
+    }
+
+    /// The key that its partitions are for, in place of the engine's first.
+    #[must_use]
+    pub fn key(mut self, key: &EngineKey) -> Self {
+        self.key = Some(key.clone());
+        self
     }
 
     /// Higher priorities go first; among equals, the oldest job.
@@ -150,6 +164,10 @@ pub(crate) struct Job {
     pub(crate) id: JobId,
     pub(crate) priority: i32,
     pub(crate) submitted: Instant,
+    /// Number of its key.
+    pub(crate) key: u64,
+    /// What its largest partition needs.
+    pub(crate) largest: u64,
     deadline: Option<Instant>,
     state: Mutex<State>,
     changed: Condvar,
@@ -161,13 +179,15 @@ pub(crate) struct Job {
 pub(crate) type Rank = (Reverse<i32>, u64, u32);
 
 impl Job {
-    pub(crate) fn new(id: JobId, spec: &JobSpec) -> Arc<Self> {
+    pub(crate) fn new(id: JobId, spec: &JobSpec, key: u64, largest: u64) -> Arc<Self> {
         let count = spec.partitions.len();
         let (now, proofs) = (Instant::now(), vec![None; count]);
         Arc::new(Self {
             id,
             priority: spec.priority,
             submitted: now,
+            key,
+            largest,
             deadline: spec.deadline.and_then(|within| now.checked_add(within)),
             state: Mutex::new(State { proofs, missing: count, live: count, done_at: None }),
             changed: Condvar::new(),
@@ -283,13 +303,25 @@ impl JobHandle {
 
     /// Waits until it is done, or has failed and nobody works on it any more. The proofs, in the order of the partitions.
     ///
+    /// A source that doesn't return is waited for: it is the application's own code.
+    ///
     /// # Errors
     /// [`JobError`].
     pub fn wait(&self) -> Result<Vec<PartitionProof>, JobError> {
-        let mut state = self.job.state();
-        while state.live > 0 {
-            state = self.job.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
-        }
+        let state = self.job.state();
+        let state = self.job.changed.wait_while(state, |state| state.live > 0);
+        self.outcome(&state.unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// As [`wait`](Self::wait), for so long; `None`: it isn't over yet.
+    pub fn wait_for(&self, time: Duration) -> Option<Result<Vec<PartitionProof>, JobError>> {
+        let state = self.job.state();
+        let waited = self.job.changed.wait_timeout_while(state, time, |state| state.live > 0);
+        let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        (state.live == 0).then(|| self.outcome(&state))
+    }
+
+    fn outcome(&self, state: &State) -> Result<Vec<PartitionProof>, JobError> {
         match self.job.stopped.get() {
             Some(reason) => Err(reason.clone()),
             None => Ok(state.proofs.iter().flatten().cloned().collect()),
@@ -314,6 +346,8 @@ pub(crate) struct Task {
     pub(crate) job: Arc<Job>,
     pub(crate) partition: u32,
     pub(crate) source: Arc<dyn Source>,
+    /// Its key, which stays as long as a partition needs it.
+    pub(crate) key: Arc<KeyEntry>,
     /// Attempts begun.
     pub(crate) attempts: u32,
     /// Devices that failed it, a bit each: others first.
@@ -325,11 +359,12 @@ pub(crate) struct Task {
 }
 
 impl Task {
-    pub(crate) fn new(job: &Arc<Job>, partition: u32, source: Arc<dyn Source>) -> Self {
+    pub(crate) fn new(job: &Arc<Job>, partition: u32, source: Arc<dyn Source>, key: &EngineKey) -> Self {
         Self {
             job: job.clone(),
             partition,
             source,
+            key: key.0.clone(),
             attempts: 0,
             avoid: 0,
             suspects: Vec::new(),
@@ -388,6 +423,7 @@ impl Drop for Task {
 mod tests {
     use super::*;
     use crate::engine::source::{Footprint, SourceError, Synthesis};
+    use crate::engine::tests::engine_key;
 
     struct Nothing;
 
@@ -402,8 +438,9 @@ mod tests {
 
     fn job(partitions: usize) -> (JobHandle, Vec<Task>) {
         let source: Arc<dyn Source> = Arc::new(Nothing);
-        let job = Job::new(JobIds::new().next(), &JobSpec::new(vec![source.clone(); partitions]));
-        let tasks = (0..partitions as u32).map(|i| Task::new(&job, i, source.clone())).collect();
+        let (spec, key) = (JobSpec::new(vec![source.clone(); partitions]), engine_key());
+        let job = Job::new(JobIds::new().next(), &spec, 0, 0);
+        let tasks = (0..partitions as u32).map(|i| Task::new(&job, i, source.clone(), &key)).collect();
         (JobHandle { job, wake: Arc::new(|| {}) }, tasks)
     }
 
@@ -419,6 +456,7 @@ mod tests {
     fn a_job_without_partitions_is_done() {
         let (handle, _) = job(0);
         assert!(handle.wait().unwrap().is_empty() && handle.status().phase == JobPhase::Done);
+        assert!(handle.wait_for(Duration::ZERO).is_some_and(|outcome| outcome.is_ok()));
     }
 
     #[test]
@@ -426,7 +464,7 @@ mod tests {
         let (handle, mut tasks) = job(2);
         drop(tasks.pop());
         handle.cancel();
-        assert!(!handle.job.is_over());
+        assert!(!handle.job.is_over() && handle.wait_for(Duration::from_millis(1)).is_none());
         drop(tasks);
         assert!(matches!(handle.wait(), Err(JobError::Partition { partition: 1, .. })));
     }
@@ -436,8 +474,8 @@ mod tests {
         let (old, old_tasks) = job(2);
         let mut urgent = JobSpec::new(vec![]).priority(1);
         urgent.partitions.push(Arc::new(Nothing));
-        let urgent = Job::new(JobId { engine: 0, number: 9 }, &urgent);
-        let task = Task::new(&urgent, 0, Arc::new(Nothing));
+        let urgent = Job::new(JobId { engine: 0, number: 9 }, &urgent, 0, 0);
+        let task = Task::new(&urgent, 0, Arc::new(Nothing), &engine_key());
         assert!(task.rank() < old_tasks[0].rank() && old_tasks[0].rank() < old_tasks[1].rank());
         drop((task, old_tasks, old));
     }

@@ -21,11 +21,12 @@
 //! |---|---|
 //! | [`config`] | settings, devices, the switches of the past for measurements |
 //! | [`job`], [`source`] | what is asked for and what comes of it; where inputs come from |
+//! | [`keys`] | several circuits: keys that devices load when they are needed and unload when there is no room |
 //! | [`mod@budget`], [`handover`] | promises of memory; the bounded queue. Model-checked |
 //! | `account`, [`pools`] | between ledger and budget; recycled buffers |
 //! | `device`, `shared`, `workers`, `watchdog` | instances and their health; the threads; calls that don't return |
 //! | [`limits`] | how much memory this process may use |
-//! | [`status`], [`history`] | what is going on; what happened when |
+//! | [`status`], [`history`], [`projection`] | what is going on; what happened when; what a pipeline would need |
 
 mod account;
 pub mod budget;
@@ -34,8 +35,10 @@ mod device;
 pub mod handover;
 pub mod history;
 pub mod job;
+pub mod keys;
 pub mod limits;
 pub mod pools;
+pub mod projection;
 mod shared;
 pub mod source;
 pub mod status;
@@ -47,7 +50,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
-use splitprover_core::memory::{Charge, LedgerEvent};
+use splitprover_core::memory::LedgerEvent;
 use splitprover_core::{HostMemory, MemoryClass, ProvingKey};
 
 use account::{FixedAccount, HOST, Host};
@@ -59,11 +62,16 @@ use handover::Handover;
 pub use history::{Mark, Step};
 use job::{Job, JobIds, Task};
 pub use job::{JobError, JobHandle, JobId, JobSpec, PartitionProof};
+use keys::Keys;
+pub use keys::{EngineKey, KeyError};
 use shared::{Counters, Shared, lock};
 pub use source::{Footprint, Premade, Source, SourceError, Synthesis, SyntheticSource, WitnessFile};
 pub use status::Status;
-use status::{BudgetStatus, ClassStatus, PartitionStatus};
+use status::{BudgetStatus, ClassStatus, KeyStatus, PartitionStatus};
 use watchdog::Watchdog;
+
+/// More threads of a kind are a mistake.
+const MOST_WORKERS: usize = 4096;
 
 /// Why there is no engine.
 #[derive(Debug, thiserror::Error)]
@@ -95,15 +103,21 @@ pub enum SubmitError {
         /// By how much.
         source: BudgetError,
     },
-    /// No device is left.
+    /// No device is left, or none that can take the key.
     #[error("no usable device is left: {0}")]
     NoDevice(String),
+    /// The key is another engine's.
+    #[error("the key belongs to another engine")]
+    ForeignKey,
+    /// More partitions than can be numbered.
+    #[error("{0} partitions are more than a job can have")]
+    TooMany(usize),
     /// The engine is being shut down.
     #[error("the engine is being shut down")]
     ShutDown,
 }
 
-/// An engine for one key.
+/// An engine: made with one key, which may be all that it ever needs; [others](Self::add_key) can be added.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -133,8 +147,8 @@ pub enum SubmitError {
 /// ```
 pub struct Engine {
     shared: Arc<Shared>,
-    key_bytes: Charge,
-    _key_permit: budget::Permit,
+    /// The one that it was made with.
+    key: EngineKey,
     shut_down: bool,
 }
 
@@ -181,6 +195,9 @@ impl Engine {
         {
             return refuse("an engine needs at least one worker of each kind and one proof in flight");
         }
+        if config.synthesis_workers.max(config.device_workers).max(config.finishers) > MOST_WORKERS {
+            return refuse("an engine has at most 4096 workers of a kind: each is a thread");
+        }
         if devices.iter().all(|device| device.fallback) || devices.len() > 63 {
             return refuse("an engine needs 1 to 63 devices, one of which isn't a fall-back");
         }
@@ -195,12 +212,13 @@ impl Engine {
             },
         };
         let host = Arc::new(Host::new(budget, config.record));
-        let key_permit = host.budget.acquire_fixed(&[key_bytes], &|| false)?;
-        let charged = host.ledger.charge(MemoryClass::Key, key_bytes);
-        let charged = charged.map_err(|error| EngineError::Config(error.to_string()))?;
+        let (ids, keys) = (JobIds::new(), Keys::default());
+        let permit = host.budget.acquire_fixed(&[key_bytes], &|| false)?;
+        let key = keys.add(ids.engine(), key, key_bytes, permit, &host);
+        let key = key.map_err(|error| EngineError::Config(error.to_string()))?;
         let devices = devices.into_iter().enumerate();
         let devices: Vec<_> =
-            devices.map(|(index, spec)| Device::open(index, spec, &host, key, &config)).collect::<Result<_, _>>()?;
+            devices.map(|(index, spec)| Device::open(index, spec, &host, &key, &config)).collect::<Result<_, _>>()?;
         if config.pools && config.pinned {
             // Weak: devices hold the host, which holds the pools.
             let makers: Vec<_> = devices.iter().map(Arc::downgrade).collect();
@@ -224,11 +242,12 @@ impl Engine {
         let shared = Arc::new(Shared {
             host,
             devices,
+            keys,
             tasks: Handover::new(None),
             ready: Handover::new(capacity),
             finishing: Handover::new(None),
             watchdog: Watchdog::default(),
-            ids: JobIds::new(),
+            ids,
             jobs: Mutex::default(),
             threads: Mutex::default(),
             workload: Mutex::default(),
@@ -240,7 +259,7 @@ impl Engine {
             config,
         });
         // From here on dropping the engine ends the threads.
-        let engine = Self { shared, key_bytes: charged, _key_permit: key_permit, shut_down: false };
+        let engine = Self { shared, key, shut_down: false };
         let shared = &engine.shared;
         for _ in 0..shared.config.synthesis_workers {
             shared.spawn("synthesis", workers::synthesis_worker)?;
@@ -264,37 +283,86 @@ impl Engine {
     /// [`SubmitError`], at once, for a job that could never be done.
     pub fn submit(&self, spec: JobSpec) -> Result<JobHandle, SubmitError> {
         let shared = &self.shared;
-        if let Some(reason) = shared.dead.get() {
-            return Err(SubmitError::NoDevice(reason.clone()));
+        let key = spec.key.as_ref().unwrap_or(&self.key);
+        if key.0.engine != shared.ids.engine() {
+            return Err(SubmitError::ForeignKey);
         }
+        if let Some(reason) = shared.why_none(key.number()) {
+            return Err(SubmitError::NoDevice(reason));
+        }
+        if u32::try_from(spec.partitions.len()).is_err() {
+            return Err(SubmitError::TooMany(spec.partitions.len()));
+        }
+        let mut largest = 0;
         for (partition, source) in spec.partitions.iter().enumerate() {
             let demand = source.footprint().total();
-            shared.host.budget.check(&[demand]).map_err(|source| SubmitError::NeverFits { partition, source })?;
+            let fits = shared.while_keys_leave(|| shared.host.budget.check(&[demand]));
+            fits.map_err(|source| SubmitError::NeverFits { partition, source })?;
+            largest = largest.max(demand);
         }
-        let job = Job::new(shared.ids.next(), &spec);
+        let job = Job::new(shared.ids.next(), &spec, key.number(), largest);
         lock(&shared.jobs).live.push(job.clone());
         for (partition, source) in spec.partitions.iter().enumerate() {
-            let task = Task::new(&job, partition as u32, source.clone());
+            let task = Task::new(&job, partition as u32, source.clone(), key);
             if shared.tasks.push(task.rank(), task).is_err() {
                 job.stop(JobError::ShutDown);
                 return Err(SubmitError::ShutDown);
             }
         }
         // The last device may have gone meanwhile, after everybody else was told.
-        if let Some(reason) = shared.dead.get() {
-            job.stop(JobError::NoDevice(reason.clone()));
+        if let Some(reason) = shared.why_none(key.number()) {
+            job.stop(JobError::NoDevice(reason));
             shared.sweep();
         }
         let wake = shared.clone();
         Ok(JobHandle { job, wake: Arc::new(move || wake.sweep()) })
     }
 
+    /// Adds a key, beside the one that the engine was made with, for [jobs that name it](JobSpec::key). `key_bytes` is what it takes of
+    /// host memory beside mapped files: waited for, if partitions have it. The same key added again is the same key. Devices load it when
+    /// its first partition arrives.
+    ///
+    /// # Errors
+    /// [`KeyError`] at once, if the key could never be had beside the others, or if a partition that waits couldn't any more.
+    pub fn add_key(&self, key: &Arc<ProvingKey>, key_bytes: u64) -> Result<EngineKey, KeyError> {
+        let shared = &self.shared;
+        if let Some(known) = shared.keys.find(key) {
+            return Ok(known);
+        }
+        let permit = self.acquire_for_good(key_bytes)?;
+        Ok(shared.keys.add(shared.ids.engine(), key, key_bytes, permit, &shared.host)?)
+    }
+
+    /// Has every device load a key now, fall-backs left out, and doesn't wait for it. What a device can't take shows in the
+    /// [status](Self::status).
+    ///
+    /// # Errors
+    /// If a thread couldn't be started.
+    pub fn load_ahead(&self, key: &EngineKey) -> Result<(), std::io::Error> {
+        for device in
+            self.shared.devices.iter().filter(|device| !device.spec.fallback && device.can_prove(key.number()))
+        {
+            let (device, key) = (device.clone(), key.clone());
+            self.shared.spawn("load", move |shared| workers::load_ahead(shared, &device, &key))?;
+        }
+        Ok(())
+    }
+
+    /// Memory for something that stays. What waits already must still find room beside it.
+    fn acquire_for_good(&self, bytes: u64) -> Result<budget::Permit, BudgetError> {
+        let (shared, budget) = (&self.shared, &self.shared.host.budget);
+        shared.while_keys_leave(|| {
+            budget.check(&[bytes.saturating_add(shared.largest_partition())])?;
+            budget.acquire_fixed(&[bytes], &|| shared.is_stopping())
+        })
+    }
+
     /// Sets bytes of the budget aside for good, and gives memory that is charged to them: for inputs that an application keeps.
     ///
     /// # Errors
-    /// [`BudgetError::NeverFits`].
+    /// [`BudgetError::NeverFits`], also if a partition that waits would never find room any more.
     pub fn set_aside(&self, bytes: u64) -> Result<HostMemory, BudgetError> {
-        let permit = self.shared.host.budget.acquire_fixed(&[bytes], &|| false)?;
+        let permit = self.acquire_for_good(bytes)?;
         let account = FixedAccount::new(&self.shared.host, permit);
         lock(&self.shared.aside).push(account.clone());
         Ok(HostMemory::new(account.ledger()))
@@ -310,6 +378,13 @@ impl Engine {
         let budget::Account { limit, reserved, fixed, stuck, peak, .. } = shared.host.budget.accounts()[HOST].clone();
         let devices: Vec<_> = shared.devices.iter().map(|device| device.status()).collect();
         let jobs = lock(&shared.jobs);
+        let keys = shared.keys.bytes().into_iter();
+        let keys = keys.map(|(number, host_bytes)| KeyStatus {
+            number,
+            host_bytes,
+            jobs: jobs.live.iter().filter(|job| job.key == number && !job.is_over()).count(),
+        });
+        let keys = keys.collect();
         let (beyond, beyond_peak) = shared.host.recorder.beyond();
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Status {
@@ -332,6 +407,7 @@ impl Engine {
             evaluations_beyond_start_bytes: beyond,
             evaluations_beyond_start_peak_bytes: beyond_peak,
             pool: shared.host.pools.status(),
+            keys,
             devices,
             hung_calls: shared.watchdog.hung(),
         }
@@ -381,8 +457,7 @@ impl Engine {
 
     fn end(&mut self, grace: Duration) -> ShutdownReport {
         self.shut_down = true;
-        let until = Instant::now() + grace;
-        let shared = &self.shared;
+        let (begin, shared) = (Instant::now(), &self.shared);
         shared.stopping.store(true, Ordering::SeqCst);
         shared.stop_all(&JobError::ShutDown);
         drop(shared.tasks.close());
@@ -391,16 +466,23 @@ impl Engine {
         for device in &shared.devices {
             device.places.wake();
         }
-        // A backend may wait for its device here, or hang.
-        let abandoned = shared.spawn("abandon", move |_| in_flight.into_iter().for_each(workers::abandon));
-        if abandoned.is_err() {
-            tracing::error!("no thread could be started to drop proofs in flight");
+        in_flight.into_iter().for_each(|started| workers::abandon(shared, started));
+        let mut hung = self.join(begin, grace);
+        // Whoever waits for a job learns of its end even so.
+        for (call, task) in shared.watchdog.give_up_all() {
+            if let Some(account) = &call.account {
+                account.mark_stuck();
+            }
+            drop(task);
         }
-        let mut hung = self.join(until);
         shared.host.pools.close();
         if hung == 0 {
             let closing = shared.spawn("close", |shared| shared.devices.iter().for_each(|device| device.close()));
-            hung = if closing.is_ok() { self.join(until.max(Instant::now() + Duration::from_millis(100))) } else { 1 };
+            hung = if closing.is_ok() {
+                self.join(begin, grace.max(begin.elapsed() + Duration::from_millis(100)))
+            } else {
+                1
+            };
         }
         let host = &shared.host;
         let now = host.ledger.now();
@@ -409,7 +491,8 @@ impl Engine {
         let aside: u64 = lock(&shared.aside).iter().map(|account| account.held()).sum();
         // Where calls hang the devices stay open, and keep what is theirs.
         let devices: u64 = if hung > 0 { shared.devices.iter().map(|device| device.account.held()).sum() } else { 0 };
-        let accounted = self.key_bytes.bytes() + stuck_bytes + aside + devices;
+        let keys: u64 = shared.keys.bytes().iter().map(|(_, bytes)| bytes).sum();
+        let accounted = keys + stuck_bytes + aside + devices;
         ShutdownReport {
             hung,
             stuck_bytes,
@@ -418,8 +501,8 @@ impl Engine {
         }
     }
 
-    /// Waits for all threads; how many are left.
-    fn join(&self, until: Instant) -> usize {
+    /// Waits for all threads, for so long; how many are left.
+    fn join(&self, begin: Instant, grace: Duration) -> usize {
         loop {
             let mut threads = lock(&self.shared.threads);
             let (over, left): (Vec<_>, Vec<_>) =
@@ -432,7 +515,7 @@ impl Engine {
                     tracing::error!("a thread of the engine panicked");
                 }
             }
-            if left == 0 || Instant::now() >= until {
+            if left == 0 || begin.elapsed() >= grace {
                 return left;
             }
             std::thread::sleep(Duration::from_millis(2));

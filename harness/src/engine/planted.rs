@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, LazyLock, Mutex, PoisonError};
 
 use splitprover_backend_cpu::{CpuBackend, CpuOptions};
-use splitprover_core::abi::{BackendLibrary, BackendPlugin, DeviceInfo, Host, OpenOptions, Options};
+use splitprover_core::abi::{BackendLibrary, BackendPlugin, DeviceInfo, Host, OpenOptions, Options, Statistic};
 use splitprover_core::memory::OutOfHostMemory;
 use splitprover_core::{
     BackendError, CircuitShape, G1Affine, LentInputs, MemoryClass, PendingSums, ProvingKey, QuerySums, SplitProver,
@@ -22,12 +22,27 @@ pub(super) struct Plant {
     pub(super) start_panics: u64,
     pub(super) finish_fails: u64,
     pub(super) finish_panics: u64,
+    /// A proof in flight that is dropped.
+    pub(super) drop_panics: u64,
     pub(super) sums_are_wrong: u64,
+    /// Says that it doesn't do such a thing.
+    pub(super) start_unsupported: u64,
+    pub(super) load_fails: u64,
+    pub(super) load_panics: u64,
+    /// Keys for which there is room at one time; 0: for any number.
+    pub(super) room_for_keys: u64,
+    /// Keys of this size can't be loaded.
+    pub(super) unsupported_log2: u32,
+    /// Device memory that each key takes and that shows in the figures; 0: no such figure.
+    pub(super) key_vram: u64,
     /// Memory that each start takes and charges, in bytes.
     pub(super) takes: usize,
-    /// Only this call of `start` waits for the gate.
+    /// Only this call waits for the gate.
     pub(super) start_hangs_at: u64,
     pub(super) finish_hangs_at: u64,
+    pub(super) drop_hangs_at: u64,
+    pub(super) open_hangs_at: u64,
+    pub(super) load_hangs_at: u64,
     /// All calls wait for the gate.
     pub(super) gate_starts: AtomicBool,
     pub(super) gate_finishes: AtomicBool,
@@ -35,7 +50,12 @@ pub(super) struct Plant {
     pub(super) opened: Condvar,
     pub(super) starts: AtomicU64,
     pub(super) finishes: AtomicU64,
+    pub(super) drops: AtomicU64,
     pub(super) instances: AtomicU64,
+    pub(super) loads: AtomicU64,
+    /// Keys that are loaded, and how many were at most.
+    pub(super) loaded: AtomicU64,
+    pub(super) loaded_peak: AtomicU64,
 }
 
 impl Plant {
@@ -57,7 +77,7 @@ impl Plant {
 
 static PLANTS: LazyLock<Mutex<HashMap<String, Arc<Plant>>>> = LazyLock::new(Mutex::default);
 
-/// A device with these faults. `fast`: as the CPU computes; else every sum is left out, and nothing verifies.
+/// A device with these faults.
 pub(super) fn device(name: &str, plant: &Arc<Plant>) -> DeviceSpec {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed).to_string();
@@ -78,9 +98,35 @@ struct PlantedProver {
     memory: splitprover_core::HostMemory,
 }
 
-struct PlantedPending {
-    pending: <CpuBackend as SplitProver>::Pending,
+struct PlantedKey {
+    inner: <CpuBackend as SplitProver>::Key,
     plant: Arc<Plant>,
+}
+
+impl Drop for PlantedKey {
+    fn drop(&mut self) {
+        self.plant.loaded.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+struct PlantedPending {
+    /// `None` once it is finished.
+    pending: Option<<CpuBackend as SplitProver>::Pending>,
+    plant: Arc<Plant>,
+}
+
+impl Drop for PlantedPending {
+    fn drop(&mut self) {
+        if self.pending.is_none() {
+            return;
+        }
+        let plant = &self.plant;
+        let count = plant.drops.fetch_add(1, Ordering::SeqCst) + 1;
+        if plant.drop_hangs_at == count {
+            plant.wait_for_gate();
+        }
+        assert!(!Plant::hits(plant.drop_panics, count), "planted");
+    }
 }
 
 impl BackendPlugin for Planted {
@@ -97,26 +143,55 @@ impl BackendPlugin for Planted {
         let number = options.get("plant").unwrap_or_default();
         let plant = PLANTS.lock().unwrap_or_else(PoisonError::into_inner).get(number).cloned();
         let plant = plant.ok_or_else(|| BackendError::Unsupported("no such plant".into()))?;
-        plant.instances.fetch_add(1, Ordering::SeqCst);
+        if plant.instances.fetch_add(1, Ordering::SeqCst) + 1 == plant.open_hangs_at {
+            plant.wait_for_gate();
+        }
         let memory = host.memory().clone();
         let cpu = CpuBackend::new(CpuOptions { threads: Some(1), arithmetic: None, memory: memory.clone() })?;
         Ok(PlantedProver { cpu, plant, memory })
     }
+
+    fn statistics(prover: &PlantedProver) -> Vec<Statistic> {
+        let Plant { key_vram, loaded, .. } = &*prover.plant;
+        let held = (*key_vram > 0).then(|| (10 + key_vram * loaded.load(Ordering::SeqCst)) as f64);
+        held.map(|value| Statistic { name: "device memory held, bytes".into(), value }).into_iter().collect()
+    }
 }
 
 impl SplitProver for PlantedProver {
-    type Key = <CpuBackend as SplitProver>::Key;
+    type Key = PlantedKey;
     type Pending = PlantedPending;
 
-    fn load_key(&self, key: &Arc<ProvingKey>) -> Result<Self::Key, BackendError> {
-        self.cpu.load_key(key)
+    fn load_key(&self, key: &Arc<ProvingKey>) -> Result<PlantedKey, BackendError> {
+        let plant = &self.plant;
+        let count = plant.loads.fetch_add(1, Ordering::SeqCst) + 1;
+        if plant.load_hangs_at == count {
+            plant.wait_for_gate();
+        }
+        if key.shape().domain_log2 == plant.unsupported_log2 {
+            return Err(BackendError::Unsupported("keys of this size".into()));
+        }
+        let loaded = plant.loaded.load(Ordering::SeqCst);
+        if plant.room_for_keys > 0 && loaded >= plant.room_for_keys {
+            return Err(BackendError::DeviceMemory { what: "a key", requested: 1, available: 0 });
+        }
+        assert!(!Plant::hits(plant.load_panics, count), "planted");
+        if Plant::hits(plant.load_fails, count) {
+            return Err(BackendError::device("a test", "planted"));
+        }
+        let inner = self.cpu.load_key(key)?;
+        plant.loaded_peak.fetch_max(plant.loaded.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+        Ok(PlantedKey { inner, plant: plant.clone() })
     }
 
-    fn start<'i>(&self, key: &Self::Key, inputs: LentInputs<'i>) -> Result<PlantedPending, BackendError> {
+    fn start<'i>(&self, key: &PlantedKey, inputs: LentInputs<'i>) -> Result<PlantedPending, BackendError> {
         let plant = &self.plant;
         let count = plant.starts.fetch_add(1, Ordering::SeqCst) + 1;
         if Plant::hits(plant.start_fails, count) {
             return Err(BackendError::DeviceMemory { what: "a test", requested: 1, available: 0 });
+        }
+        if Plant::hits(plant.start_unsupported, count) {
+            return Err(BackendError::Unsupported("this".into()));
         }
         if Plant::hits(plant.start_panics, count) {
             panic!("planted");
@@ -129,9 +204,9 @@ impl SplitProver for PlantedProver {
             plant.wait_for_gate();
         }
         let scratch = self.memory.zeroed::<u8>(MemoryClass::Backend, plant.takes)?;
-        let pending = self.cpu.start(key, inputs)?;
+        let pending = self.cpu.start(&key.inner, inputs)?;
         drop(scratch);
-        Ok(PlantedPending { pending, plant: plant.clone() })
+        Ok(PlantedPending { pending: Some(pending), plant: plant.clone() })
     }
 
     fn retained_host_bytes(&self, _: &CircuitShape) -> u64 {
@@ -140,7 +215,8 @@ impl SplitProver for PlantedProver {
 }
 
 impl PendingSums for PlantedPending {
-    fn finish(self) -> Result<QuerySums, BackendError> {
+    fn finish(mut self) -> Result<QuerySums, BackendError> {
+        let pending = self.pending.take();
         let plant = &self.plant;
         let count = plant.finishes.fetch_add(1, Ordering::SeqCst) + 1;
         if plant.finish_hangs_at == count || plant.gate_finishes.load(Ordering::SeqCst) {
@@ -156,7 +232,7 @@ impl PendingSums for PlantedPending {
                 reason: "planted".into(),
             }));
         }
-        let sums = self.pending.finish()?;
+        let sums = pending.ok_or(BackendError::Cancelled)?.finish()?;
         if Plant::hits(plant.sums_are_wrong, count) {
             return Ok(QuerySums { hl: G1Affine::from(blstrs::G1Projective::from(sums.hl) + sums.a), ..sums });
         }

@@ -6,11 +6,13 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use super::account::{FixedAccount, Host};
+use super::budget::BudgetError;
 use super::config::Config;
 use super::device::Device;
 use super::handover::Handover;
 use super::history::Step;
 use super::job::{Job, JobError, JobIds, Rank, Task};
+use super::keys::Keys;
 use super::watchdog::{CallKind, Watchdog};
 use super::workers::{self, Ready, Started};
 
@@ -46,6 +48,7 @@ pub(crate) struct Shared {
     pub(super) config: Config,
     pub(super) host: Arc<Host>,
     pub(super) devices: Vec<Arc<Device>>,
+    pub(super) keys: Keys,
     pub(super) tasks: Handover<Rank, Task>,
     pub(super) ready: Handover<Rank, Ready>,
     pub(super) finishing: Handover<Rank, Started>,
@@ -87,19 +90,20 @@ impl Shared {
         self.counters.working.store(load.working, Ordering::Relaxed);
     }
 
-    /// The device for which the next partition's buffers are made: usable ones in turn.
-    pub(super) fn next_home(&self) -> Option<usize> {
-        let usable: Vec<_> = self.devices.iter().filter(|d| d.is_usable() && !d.spec.fallback).collect();
+    /// The device for which the next partition's buffers are made: those that can have its key, in turn.
+    pub(super) fn next_home(&self, key: u64) -> Option<usize> {
+        let usable: Vec<_> = self.devices.iter().filter(|d| d.can_prove(key) && !d.spec.fallback).collect();
         let turn = self.counters.home.fetch_add(1, Ordering::Relaxed);
         usable.get(turn % usable.len().max(1)).map(|device| device.index)
     }
 
     /// Whether a device may take a partition, and how gladly.
     pub(super) fn preference(&self, device: &Device, ready: &Ready) -> Option<u32> {
-        if !self.serves(device) {
+        let key = ready.task.job.key;
+        if !self.serves(device, key) {
             return None;
         }
-        let others = || self.devices.iter().filter(|other| other.index != device.index && self.serves(other));
+        let others = || self.devices.iter().filter(|other| other.index != device.index && self.serves(other, key));
         if ready.task.avoids(device.index) && others().any(|other| !ready.task.avoids(other.index)) {
             return None;
         }
@@ -107,28 +111,64 @@ impl Shared {
         Some(u32::from(ready.account.device().is_some_and(|home| home != device.index)))
     }
 
-    /// Whether a device takes partitions now: a fall-back only when no other is left.
-    fn serves(&self, device: &Device) -> bool {
-        device.is_usable() && (!device.spec.fallback || !self.devices.iter().any(|d| !d.spec.fallback && d.is_usable()))
+    /// Whether a device takes partitions of a key now: a fall-back only when no other is left for it.
+    fn serves(&self, device: &Device, key: u64) -> bool {
+        let others = || self.devices.iter().any(|other| !other.spec.fallback && other.can_prove(key));
+        device.can_prove(key) && (!device.spec.fallback || !others())
     }
 
-    /// A device's health may have changed: others may have to step in, or nobody is left.
+    /// Why no device takes partitions of a key, if none does.
+    pub(super) fn why_none(&self, key: u64) -> Option<String> {
+        let reasons = self.devices.iter().map(|device| Some(format!("{}: {}", device.spec.name, device.why_not(key)?)));
+        Some(reasons.collect::<Option<Vec<_>>>()?.join("; "))
+    }
+
+    /// A device's health may have changed: others may have to step in, or nobody is left, for all keys or for some.
     pub(super) fn devices_changed(&self) {
         if !self.devices.iter().any(|device| device.is_usable()) {
-            let reasons =
-                self.devices.iter().filter_map(|d| Some(format!("{}: {}", d.spec.name, d.why_quarantined()?)));
-            let reason = reasons.collect::<Vec<_>>().join("; ");
+            let reason = self.why_none(u64::MAX).unwrap_or_default();
             let _ = self.dead.set(reason.clone());
             self.stop_all(&JobError::NoDevice(reason));
-        } else if let Some(fallback) = self.devices.iter().find(|d| d.spec.fallback && self.serves(d))
-            && !self.fallen_back.swap(true, Ordering::SeqCst)
-        {
-            tracing::warn!(
-                device = fallback.spec.name,
-                "FALL-BACK: no other device is left; proofs will take far longer"
-            );
+        } else {
+            let live = lock(&self.jobs).live.clone();
+            let mut stopped = false;
+            for job in &live {
+                if let Some(reason) = self.why_none(job.key) {
+                    stopped |= job.stop(JobError::NoDevice(reason));
+                }
+            }
+            if stopped {
+                self.sweep();
+            }
+            let keys = live.iter().map(|job| job.key).chain([u64::MAX]).collect::<Vec<_>>();
+            let steps_in = |device: &Device| device.spec.fallback && keys.iter().any(|&key| self.serves(device, key));
+            if let Some(fallback) = self.devices.iter().find(|device| steps_in(device))
+                && !self.fallen_back.swap(true, Ordering::SeqCst)
+            {
+                tracing::warn!(
+                    device = fallback.spec.name,
+                    "FALL-BACK: no other device is left; proofs will take far longer"
+                );
+            }
         }
         self.ready.wake();
+    }
+
+    /// Asks for memory, again while keys that nobody needs any more are on their way out.
+    pub(super) fn while_keys_leave<T>(&self, ask: impl Fn() -> Result<T, BudgetError>) -> Result<T, BudgetError> {
+        loop {
+            // In this order: what leaves between the two questions is seen by the next.
+            let leaving = self.keys.are_leaving() && self.watchdog.hung() == 0 && !self.is_stopping();
+            match ask() {
+                Err(BudgetError::NeverFits { .. }) if leaving => std::thread::sleep(Duration::from_millis(2)),
+                answer => return answer,
+            }
+        }
+    }
+
+    /// The most that a partition needs which isn't proved yet.
+    pub(super) fn largest_partition(&self) -> u64 {
+        lock(&self.jobs).live.iter().map(|job| job.largest).max().unwrap_or(0)
     }
 
     pub(super) fn stop_all(&self, reason: &JobError) {
@@ -145,6 +185,7 @@ impl Shared {
         let ready = self.ready.remove(|ready| ready.task.job.is_stopped());
         drop((waiting, ready));
         self.host.budget.wake();
+        self.devices.iter().for_each(|device| device.places.wake());
     }
 
     pub(super) fn synthesize_again(&self, task: Task) {
@@ -160,7 +201,10 @@ impl Shared {
     ) -> std::io::Result<()> {
         let shared = self.clone();
         let thread = std::thread::Builder::new().name(name.into()).spawn(move || body(&shared))?;
-        lock(&self.threads).push(thread);
+        let mut threads = lock(&self.threads);
+        // Short-lived ones come and go.
+        threads.retain(|thread| !thread.is_finished());
+        threads.push(thread);
         Ok(())
     }
 
@@ -190,6 +234,13 @@ impl Shared {
         if stopped {
             self.sweep();
         }
+        // Proofs in flight of jobs that were stopped needn't wait for a finisher.
+        for started in self.finishing.remove(|started| started.task.job.is_stopped()) {
+            workers::abandon(self, started);
+        }
+        for device in &self.devices {
+            self.unload_forgotten(device);
+        }
         for (call, task) in self.watchdog.overdue() {
             let device = &self.devices[call.device];
             let seconds = call.elapsed().as_secs();
@@ -202,7 +253,7 @@ impl Shared {
             if call.kind == CallKind::Finish && self.spawn("finish", workers::finisher).is_err() {
                 tracing::error!("no thread could be started in place of one that hangs");
             }
-            if let Some(mut task) = task {
+            if let Some(mut task) = task.filter(|task| !task.job.is_stopped()) {
                 self.mark(Step::Hung, &task, Some(call.device));
                 task.avoid(call.device);
                 if task.attempts >= self.config.attempts.max(1) {
@@ -212,6 +263,24 @@ impl Shared {
                 }
             }
             self.devices_changed();
+        }
+    }
+
+    /// Keys that nobody will need any more go, in a thread of their own: that is the backend's code.
+    fn unload_forgotten(self: &Arc<Self>, device: &Arc<Device>) {
+        let keys = device.forgotten_keys();
+        if keys.is_empty() {
+            return;
+        }
+        let call = self.watchdog.begin(CallKind::Unload, device.index, self.config.open_within, None, None);
+        let (device, ending) = (device.clone(), call.clone());
+        let spawned = self.spawn("unload", move |shared| {
+            device.unload_all(keys);
+            let _ = shared.watchdog.end(&ending);
+        });
+        if spawned.is_err() {
+            // The closure is gone, and the keys with it.
+            let _ = self.watchdog.end(&call);
         }
     }
 }

@@ -90,12 +90,12 @@ impl<'a> Synthesis<'a> {
     /// # Errors
     /// [`SourceError::Stopped`].
     pub fn sleep(&self, time: Duration) -> Result<(), SourceError> {
-        let end = Instant::now() + time;
+        let begin = Instant::now();
         loop {
             if self.stopped() {
                 return Err(SourceError::Stopped);
             }
-            let left = end.saturating_duration_since(Instant::now());
+            let left = time.saturating_sub(begin.elapsed());
             if left.is_zero() {
                 return Ok(());
             }

@@ -89,6 +89,21 @@ pub struct DeviceStatus {
     pub device_bytes: u64,
     /// Device memory that there is, where it is known.
     pub device_limit: Option<u64>,
+    /// Numbers of the keys that it has loaded.
+    pub keys: Vec<u64>,
+    /// Numbers of the keys that it can't take, and why.
+    pub unfit_keys: Vec<(u64, String)>,
+}
+
+/// A key.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct KeyStatus {
+    /// Its number in the engine.
+    pub number: u64,
+    /// What it takes of host memory beside mapped files.
+    pub host_bytes: u64,
+    /// Jobs under way that need it.
+    pub jobs: usize,
 }
 
 /// Everything, at one moment.
@@ -114,6 +129,8 @@ pub struct Status {
     pub evaluations_beyond_start_peak_bytes: u64,
     /// Recycled buffers.
     pub pool: PoolStatus,
+    /// Keys: those that somebody may need, and those that devices haven't unloaded yet.
+    pub keys: Vec<KeyStatus>,
     /// Devices.
     pub devices: Vec<DeviceStatus>,
     /// Calls that don't return.
@@ -176,6 +193,11 @@ impl Status {
         let beyond = self.evaluations_beyond_start_bytes as f64;
         text.metric("evaluations_beyond_start_bytes", "gauge", "Evaluations whose start has returned", &[("", beyond)]);
         text.metric("hung_calls", "gauge", "Calls that do not return", &[("", self.hung_calls as f64)]);
+        let by_key = |value: fn(&KeyStatus) -> u64| -> Vec<(String, f64)> {
+            self.keys.iter().map(|key| (format!("key=\"{}\"", key.number), value(key) as f64)).collect()
+        };
+        text.metric("key_bytes", "gauge", "Host memory of a key", &by_key(|key| key.host_bytes));
+        text.metric("key_jobs", "gauge", "Jobs under way that need a key", &by_key(|key| key.jobs as u64));
         let by_device = |value: fn(&DeviceStatus) -> f64| -> Vec<(String, f64)> {
             let label =
                 |device: &DeviceStatus| format!("device=\"{}\",name=\"{}\"", device.index, escaped(&device.name));
@@ -186,6 +208,7 @@ impl Status {
         text.metric("device_in_flight", "gauge", "Proofs in flight", &by_device(|device| device.in_flight as f64));
         text.metric("device_proofs_total", "counter", "Verified proofs", &by_device(|device| device.finished as f64));
         text.metric("device_failures_total", "counter", "Failures", &by_device(|device| device.failed as f64));
+        text.metric("device_keys", "gauge", "Keys loaded", &by_device(|device| device.keys.len() as f64));
         let busy = |device: &DeviceStatus| device.busy_seconds;
         text.metric("device_busy_seconds_total", "counter", "Time with a proof on the device", &by_device(busy));
         text.metric(

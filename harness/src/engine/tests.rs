@@ -1,6 +1,10 @@
 //! The engine against planted backends: no job lost, no byte leaked, and the rules of order and memory kept at every instant.
 
 mod faults;
+mod keys;
+mod safe_points;
+mod strange;
+mod stress;
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -29,8 +33,19 @@ fn key() -> Arc<ProvingKey> {
     KEY.get_or_init(|| key_of(LOG2)).clone()
 }
 
+/// A key that no engine has.
+pub(super) fn engine_key() -> EngineKey {
+    let host = Host::new(1 << 30, false);
+    let permit = host.budget.acquire_fixed(&[0], &|| false).unwrap();
+    Keys::default().add(0, &key(), 0, permit, &host).unwrap()
+}
+
+fn partition_of(log2: u32, seed: u64) -> Arc<dyn Source> {
+    Arc::new(SyntheticSource { circuit: circuit(log2), seed, evaluations: true, delay: Duration::ZERO })
+}
+
 fn partition(seed: u64) -> Arc<dyn Source> {
-    Arc::new(SyntheticSource { circuit: circuit(LOG2), seed, evaluations: true, delay: Duration::ZERO })
+    partition_of(LOG2, seed)
 }
 
 fn partitions(count: u64) -> Vec<Arc<dyn Source>> {
@@ -58,6 +73,10 @@ fn until(what: &str, condition: impl Fn() -> bool) {
         assert!(begin.elapsed() < Duration::from_secs(60), "never: {what}");
         std::thread::sleep(Duration::from_millis(1));
     }
+}
+
+fn bytes_of(status: &Status, class: MemoryClass) -> u64 {
+    status.memory.iter().find(|entry| entry.class == class.name()).unwrap().bytes
 }
 
 fn clean(engine: Engine) {

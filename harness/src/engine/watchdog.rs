@@ -15,17 +15,27 @@ use super::job::Task;
 /// What a thread is calling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CallKind {
+    /// A source at work: the application's code, which is never too late.
+    Synthesis,
     Start,
     Finish,
+    /// Dropping a proof in flight.
+    Drop,
     Open,
+    Load,
+    Unload,
 }
 
 impl CallKind {
     pub(crate) fn name(self) -> &'static str {
         match self {
+            Self::Synthesis => "synthesize",
             Self::Start => "start",
             Self::Finish => "finish",
+            Self::Drop => "drop",
             Self::Open => "open",
+            Self::Load => "load_key",
+            Self::Unload => "unload",
         }
     }
 }
@@ -110,7 +120,16 @@ impl Watchdog {
 
     /// Calls that have just become too long, with their partitions.
     pub(crate) fn overdue(&self) -> Vec<(Arc<Call>, Option<Task>)> {
-        let late: Vec<_> = self.calls().values().filter(|call| call.elapsed() > call.limit).cloned().collect();
+        self.take_away(|call| call.elapsed() > call.limit)
+    }
+
+    /// All calls under way, with their partitions: nobody waits for them any more.
+    pub(crate) fn give_up_all(&self) -> Vec<(Arc<Call>, Option<Task>)> {
+        self.take_away(|_| true)
+    }
+
+    fn take_away(&self, wanted: impl Fn(&Call) -> bool) -> Vec<(Arc<Call>, Option<Task>)> {
+        let late: Vec<_> = self.calls().values().filter(|call| wanted(call)).cloned().collect();
         late.into_iter()
             .filter_map(|call| {
                 let mut holder = call.holder();

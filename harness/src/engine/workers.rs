@@ -12,9 +12,10 @@ use tracing::{debug, info_span, warn};
 use super::account::PartitionAccount;
 use super::budget::Permit;
 use super::config::{Hold, WorkPermit};
-use super::device::{Device, Fault, Instance};
+use super::device::{Device, Fault, Instance, NotLoaded};
 use super::history::Step;
 use super::job::Task;
+use super::keys::{EngineKey, Loaded};
 use super::pools::Evict;
 use super::shared::Shared;
 use super::source::{SourceError, Synthesis};
@@ -33,6 +34,7 @@ pub(crate) struct Started {
     in_flight: InFlight<Backend>,
     account: Arc<PartitionAccount>,
     place: Permit,
+    key: Arc<Loaded>,
     instance: Arc<Instance>,
     device: Arc<Device>,
     pub(crate) task: Task,
@@ -55,7 +57,7 @@ pub(crate) fn synthesis_worker(shared: &Arc<Shared>) {
             }
         };
         task.began = Instant::now();
-        let account = PartitionAccount::new(&shared.host, permit, shared.next_home());
+        let account = PartitionAccount::new(&shared.host, permit, shared.next_home(task.job.key));
         shared.working(1);
         if let Some(ready) = synthesize(shared, task, account) {
             hand_over(shared, ready);
@@ -69,11 +71,16 @@ fn synthesize(shared: &Arc<Shared>, task: Task, account: Arc<PartitionAccount>) 
     shared.mark(Step::SynthesisBegins, &task, None);
     shared.counters.synthesizing.fetch_add(1, Ordering::SeqCst);
     let memory = account.memory(shared.config.pools);
-    let stopped = || task.job.is_stopped() || shared.is_stopping();
+    let (job, source) = (task.job.clone(), task.source.clone());
+    let stopped = || job.is_stopped() || shared.is_stopping();
     let synthesis = Synthesis::new(&memory, &stopped);
-    // A source is the application's code. Its panic is its job's failure, not the worker's.
-    let made = catch_unwind(AssertUnwindSafe(|| task.source.synthesize(&synthesis)));
+    // A source is the application's code. It may take as long as it likes, only not the engine's end with it; and its panic is
+    // its job's failure, not the worker's.
+    let call = shared.watchdog.begin(CallKind::Synthesis, 0, Duration::MAX, Some(task), Some(account.clone()));
+    let made = catch_unwind(AssertUnwindSafe(|| source.synthesize(&synthesis)));
     shared.counters.synthesizing.fetch_sub(1, Ordering::SeqCst);
+    let Ok(Some(task)) = shared.watchdog.end(&call) else { return None };
+    drop(call);
     match made {
         Ok(Ok(inputs)) => {
             account.seal();
@@ -98,7 +105,10 @@ fn hand_over(shared: &Arc<Shared>, ready: Ready) {
     let (job, rank, partition) = (ready.task.job.clone(), ready.task.rank(), ready.task.partition);
     let sent = match shared.config.work_permit {
         WorkPermit::ThroughSend => shared.ready.send(rank, ready, &|| job.is_stopped() || shared.is_stopping()),
-        WorkPermit::BeforeSend => shared.ready.push(rank, ready),
+        WorkPermit::BeforeSend => {
+            put_back(shared, ready);
+            Ok(())
+        }
     };
     // One that comes back belongs to a job that was stopped, or to an engine that is.
     if sent.is_ok() {
@@ -121,24 +131,93 @@ pub(crate) fn device_worker(shared: &Arc<Shared>, device: &Arc<Device>) {
             std::thread::sleep(Duration::from_millis(5));
             continue;
         };
-        if start(shared, device, instance, ready, place).is_err() {
+        let ended = match device.at_hand(&instance, ready.task.job.key) {
+            Some(key) => start(shared, device, instance, key, ready, place),
+            None => load(shared, device, instance, ready, place),
+        };
+        if ended.is_err() {
             return;
         }
     }
 }
 
+/// Loads a partition's key, then starts it.
+fn load(
+    shared: &Arc<Shared>,
+    device: &Arc<Device>,
+    instance: Arc<Instance>,
+    ready: Ready,
+    place: Permit,
+) -> Result<(), Abandoned> {
+    let Ready { inputs, account, task } = ready;
+    let (job, entry) = (task.job.clone(), task.key.clone());
+    let _span = info_span!("load_key", key = job.key, device = device.index).entered();
+    let limit = shared.config.open_within;
+    let call = shared.watchdog.begin(CallKind::Load, device.index, limit, Some(task), Some(account.clone()));
+    let give_up = || job.is_stopped() || shared.is_stopping() || !device.is_usable();
+    let result = device.load(&instance, &entry, shared.config.loaded_keys, &give_up);
+    let Ok(Some(mut task)) = shared.watchdog.end(&call) else {
+        warn!(device = device.spec.name, "a call taken for hung has returned");
+        drop((result, inputs));
+        return Err(Abandoned);
+    };
+    drop(call);
+    match result {
+        Ok(key) => return start(shared, device, instance, key, Ready { inputs, account, task }, place),
+        Err(NotLoaded::GivenUp) => put_back(shared, Ready { inputs, account, task }),
+        Err(NotLoaded::Unfit(reason)) => {
+            device.mark_unfit(job.key, reason);
+            put_back(shared, Ready { inputs, account, task });
+            shared.devices_changed();
+        }
+        Err(NotLoaded::Failed(error)) => {
+            task.attempts += 1;
+            failed(shared, device, &instance, Attempt { inputs: Some(inputs), account, task }, &error);
+        }
+    }
+    Ok(())
+}
+
+/// Loads a key before the first partition that needs it.
+pub(crate) fn load_ahead(shared: &Arc<Shared>, device: &Arc<Device>, key: &EngineKey) {
+    let Some(instance) = device.instance() else { return };
+    let call = shared.watchdog.begin(CallKind::Load, device.index, shared.config.open_within, None, None);
+    let give_up = || shared.is_stopping() || !device.is_usable();
+    let result = device.load(&instance, &key.0, shared.config.loaded_keys, &give_up);
+    if shared.watchdog.end(&call).is_err() {
+        return;
+    }
+    match result {
+        Ok(_) | Err(NotLoaded::GivenUp) => {}
+        Err(NotLoaded::Unfit(reason)) => {
+            device.mark_unfit(key.number(), reason);
+            shared.devices_changed();
+        }
+        // The first partition that needs it tries again, and says what is wrong.
+        Err(NotLoaded::Failed(error)) => {
+            warn!(device = device.spec.name, key = key.number(), %error, "a key could not be loaded ahead");
+        }
+    }
+}
+
 fn put_back(shared: &Shared, ready: Ready) {
+    let job = ready.task.job.clone();
     // A queue that is closed drops it: the engine is being shut down, and its job knows.
     drop(shared.ready.push(ready.task.rank(), ready));
+    if job.is_stopped() {
+        // Perhaps after everything that waits was let go of, and with no device left that would look at it.
+        shared.sweep();
+    }
 }
 
 /// The worker's call was taken for hung; it ends.
-struct Abandoned;
+pub(crate) struct Abandoned;
 
 fn start(
     shared: &Arc<Shared>,
     device: &Arc<Device>,
     instance: Arc<Instance>,
+    key: Arc<Loaded>,
     ready: Ready,
     place: Permit,
 ) -> Result<(), Abandoned> {
@@ -149,8 +228,8 @@ fn start(
     let limit = shared.config.hang_after;
     let call = shared.watchdog.begin(CallKind::Start, device.index, limit, Some(task), Some(account.clone()));
     device.begins();
-    let result = call_start(&instance, *inputs, shared.config.hold);
-    let Ok(Some(mut task)) = shared.watchdog.end(&call) else {
+    let result = call_start(&instance, &key, *inputs, shared.config.hold);
+    let Ok(Some(task)) = shared.watchdog.end(&call) else {
         warn!(device = device.spec.name, "a call taken for hung has returned");
         device.not_started();
         drop(result);
@@ -162,61 +241,98 @@ fn start(
             device.started();
             shared.mark(Step::Started, &task, Some(device.index));
             let rank = task.rank();
-            let started = Started { in_flight, account, place, instance, device: device.clone(), task };
+            let started = Started { in_flight, account, place, key, instance, device: device.clone(), task };
             if let Err(started) = shared.finishing.push(rank, started) {
-                abandon(started);
+                abandon(shared, started);
             }
         }
         Err(StartError { source, inputs }) => {
             device.not_started();
             shared.mark(Step::Failed, &task, Some(device.index));
-            drop(place);
-            let fault = Fault::of(&source);
-            debug!(%source, ?fault, whole = inputs.is_some(), "start failed");
-            match fault {
-                Fault::Inputs => task.fail(&source),
-                Fault::Memory => {
-                    account.yield_to(&device.account, inputs);
-                    drop(account);
-                    shared.host.pools.evict(u64::MAX, Evict::Any);
-                    again(shared, task, &source, None);
-                }
-                Fault::Before => {
-                    task.attempts -= 1;
-                    reopen(shared, device, &instance);
-                    again(shared, task, &source, inputs.map(|inputs| (inputs, account)));
-                }
-                Fault::Device | Fault::Instance => {
-                    blame(shared, device, &instance, &source, fault);
-                    task.avoid(device.index);
-                    again(shared, task, &source, inputs.map(|inputs| (inputs, account)));
-                }
-            }
+            drop((place, key));
+            failed(shared, device, &instance, Attempt { inputs, account, task }, &source);
         }
     }
     Ok(())
 }
 
-fn call_start(instance: &Instance, inputs: Inputs, hold: Hold) -> Result<InFlight<Backend>, StartError> {
+/// An attempt that failed.
+struct Attempt {
+    /// `None` if they are gone, in part at least.
+    inputs: Option<Box<Inputs>>,
+    account: Arc<PartitionAccount>,
+    task: Task,
+}
+
+/// Whose fault it was, and what becomes of the partition.
+fn failed(
+    shared: &Arc<Shared>,
+    device: &Arc<Device>,
+    instance: &Arc<Instance>,
+    attempt: Attempt,
+    error: &BackendError,
+) {
+    let Attempt { inputs, account, mut task } = attempt;
+    let fault = Fault::of(error);
+    debug!(%error, ?fault, whole = inputs.is_some(), "an attempt failed");
+    if fault == Fault::Memory {
+        account.yield_to(&device.account, inputs);
+        drop(account);
+        shared.host.pools.evict(u64::MAX, Evict::Any);
+        return again(shared, task, error, None);
+    }
+    let whole = inputs.map(|inputs| (inputs, account));
+    match fault {
+        Fault::Inputs => task.fail(error),
+        Fault::Before => {
+            task.attempts -= 1;
+            let retired = device.retire(instance);
+            again(shared, task, error, whole);
+            if retired {
+                reopen(shared, device);
+            }
+        }
+        Fault::Unfit | Fault::Memory => {
+            task.avoid(device.index);
+            again(shared, task, error, whole);
+        }
+        Fault::Device | Fault::Instance => {
+            task.avoid(device.index);
+            blame(shared, device, instance, error, fault, || again(shared, task, error, whole));
+        }
+    }
+}
+
+fn call_start(instance: &Instance, key: &Loaded, inputs: Inputs, hold: Hold) -> Result<InFlight<Backend>, StartError> {
     match hold {
         #[cfg(feature = "bench-hold")]
-        Hold::Finish => instance.prover.start_holding(&instance.key, inputs),
-        _ => instance.prover.start(&instance.key, inputs),
+        Hold::Finish => instance.prover.start_holding(&key.key, inputs),
+        _ => instance.prover.start(&key.key, inputs),
     }
 }
 
-/// A failure is the device's: it is counted, and a broken instance replaced.
-fn blame(shared: &Arc<Shared>, device: &Arc<Device>, instance: &Arc<Instance>, error: &BackendError, fault: Fault) {
+/// A failure is the device's: it is counted, and a broken instance replaced. In between `hand_on` takes care of the partition:
+/// opening a device may take long, or hang.
+fn blame(
+    shared: &Arc<Shared>,
+    device: &Arc<Device>,
+    instance: &Arc<Instance>,
+    error: &BackendError,
+    fault: Fault,
+    hand_on: impl FnOnce(),
+) {
     let quarantined = device.failed(&error.to_string(), shared.config.quarantine_after);
-    if fault == Fault::Instance && !quarantined {
-        reopen(shared, device, instance);
-    }
+    let retired = fault == Fault::Instance && device.retire(instance);
     shared.devices_changed();
+    hand_on();
+    if retired && !quarantined {
+        reopen(shared, device);
+    }
 }
 
-fn reopen(shared: &Arc<Shared>, device: &Arc<Device>, instance: &Arc<Instance>) {
+fn reopen(shared: &Arc<Shared>, device: &Arc<Device>) {
     let call = shared.watchdog.begin(CallKind::Open, device.index, shared.config.open_within, None, None);
-    device.reopen(instance, &shared.host);
+    device.reopen(&shared.host);
     let _ = shared.watchdog.end(&call);
     shared.devices_changed();
 }
@@ -244,12 +360,23 @@ fn again(
     }
 }
 
-/// A proof in flight that nobody wants. A backend may wait here for its device.
-pub(crate) fn abandon(started: Started) {
-    let Started { in_flight, account, place, instance, device, task } = started;
-    drop(in_flight);
-    device.landed();
-    drop((account, place, instance, task));
+/// A proof in flight that nobody wants goes, in a thread of its own: a backend may wait here for its device, or hang.
+pub(crate) fn abandon(shared: &Arc<Shared>, started: Started) {
+    let spawned = shared.spawn("abandon", move |shared| {
+        let Started { in_flight, account, place, key, instance, device, task } = started;
+        let limit = shared.config.hang_after;
+        let call = shared.watchdog.begin(CallKind::Drop, device.index, limit, Some(task), Some(account.clone()));
+        drop(in_flight);
+        device.landed();
+        let task = shared.watchdog.end(&call);
+        drop(call);
+        drop((account, place, key, instance));
+        // Last: when a job is over, nothing of it is left.
+        drop(task);
+    });
+    if let Err(error) = spawned {
+        tracing::error!(%error, "no thread could be started to drop a proof in flight");
+    }
 }
 
 /// Finishes proofs.
@@ -258,7 +385,7 @@ pub(crate) fn finisher(shared: &Arc<Shared>) {
         let stopped = || started.task.job.is_stopped() || shared.is_stopping();
         pause(shared.config.finish_delay, &stopped);
         if stopped() {
-            abandon(started);
+            abandon(shared, started);
         } else if finish(shared, started).is_err() {
             return;
         }
@@ -266,9 +393,9 @@ pub(crate) fn finisher(shared: &Arc<Shared>) {
 }
 
 fn pause(time: Duration, stopped: &dyn Fn() -> bool) {
-    let end = Instant::now() + time;
+    let begin = Instant::now();
     loop {
-        let left = end.saturating_duration_since(Instant::now());
+        let left = time.saturating_sub(begin.elapsed());
         if left.is_zero() || stopped() {
             return;
         }
@@ -277,7 +404,7 @@ fn pause(time: Duration, stopped: &dyn Fn() -> bool) {
 }
 
 fn finish(shared: &Arc<Shared>, started: Started) -> Result<(), Abandoned> {
-    let Started { in_flight, account, place, instance, device, task } = started;
+    let Started { in_flight, account, place, key, instance, device, task } = started;
     let _span = info_span!("finish", job = %task.job.id, partition = task.partition, device = device.index).entered();
     let limit = shared.config.hang_after;
     let public = in_flight.public().to_vec();
@@ -287,7 +414,7 @@ fn finish(shared: &Arc<Shared>, started: Started) -> Result<(), Abandoned> {
     let Ok(Some(mut task)) = shared.watchdog.end(&call) else { return Err(Abandoned) };
     drop(call);
     // Before the job learns of it: when a job is over, nothing of it is left.
-    drop((account, place));
+    drop((account, place, key));
     let step = if result.is_ok() { Step::Finished } else { Step::Failed };
     shared.mark(step, &task, Some(device.index));
     match result {
@@ -324,10 +451,8 @@ fn finish(shared: &Arc<Shared>, started: Started) -> Result<(), Abandoned> {
                 error => (BackendError::device("finish", error), Fault::Device),
             };
             let fault = if fault == Fault::Instance { fault } else { Fault::Device };
-            blame(shared, &device, &instance, &as_backend, fault);
-            drop(instance);
             task.avoid(device.index);
-            again(shared, task, &as_backend, None);
+            blame(shared, &device, &instance, &as_backend, fault, || again(shared, task, &as_backend, None));
         }
     }
     Ok(())

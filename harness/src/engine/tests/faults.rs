@@ -129,6 +129,49 @@ fn shutting_down_leaves_a_hung_call_behind_after_the_grace_period_and_says_so() 
 }
 
 #[test]
+fn proofs_in_flight_that_are_dropped_may_panic_or_hang() {
+    for hangs in [false, true] {
+        let plant = Plant { drop_panics: u64::from(!hangs), drop_hangs_at: u64::from(hangs), ..Plant::default() };
+        let plant = Arc::new(plant);
+        let limit = Duration::from_millis(if hangs { 700 } else { 60_000 });
+        let config = Config { finish_delay: Duration::MAX, hang_after: limit, ..config() };
+        let engine = engine(config, vec![device("faulty", &plant)]);
+        let job = engine.submit(JobSpec::new(partitions(2))).unwrap();
+        until("both are in flight", || engine.status().partitions.in_flight == 2);
+        job.cancel();
+        assert_eq!(job.wait_for(GRACE).expect("it is over").unwrap_err(), JobError::Cancelled);
+        assert_eq!(engine.status().devices[0].quarantined.is_some(), hangs);
+        plant.open_gate();
+        until("the call has returned", || engine.status().hung_calls == 0);
+        if !hangs {
+            // The instance is broken, and a new one is opened for the next partition.
+            let next = engine.submit(JobSpec::new(partitions(1))).unwrap();
+            until("it is in flight", || engine.status().partitions.in_flight == 1);
+            assert_eq!(plant.instances.load(Ordering::SeqCst), 2);
+            next.cancel();
+        }
+        clean(engine);
+    }
+}
+
+#[test]
+fn an_instance_whose_opening_hangs_after_a_panic_keeps_no_partition() {
+    let plant = Arc::new(Plant { start_panics: 1, open_hangs_at: 2, ..Plant::default() });
+    let config = Config { open_within: Duration::from_millis(200), ..config() };
+    let engine = engine(config, vec![device("faulty", &plant), device("sound", &Arc::default())]);
+    let jobs: Vec<_> = (0..4).map(|_| engine.submit(JobSpec::new(partitions(4))).unwrap()).collect();
+    for job in jobs {
+        assert_eq!(job.wait_for(GRACE).expect("no partition waits for the opening").unwrap().len(), 4);
+    }
+    if plant.starts.load(Ordering::SeqCst) > 0 {
+        until("it is taken for hung", || engine.status().devices[0].quarantined.is_some());
+    }
+    plant.open_gate();
+    until("the call has returned", || engine.status().hung_calls == 0);
+    clean(engine);
+}
+
+#[test]
 fn a_device_that_is_refused_memory_gets_what_partitions_yield() {
     // Each start takes twice what its device has; the rest of the budget is full of partitions.
     let plant = Arc::new(Plant { takes: 160 << 10, ..Plant::default() });
