@@ -1,5 +1,6 @@
 //! The CPU backend with one fault at a time, chosen by the option `mode` or, where there is none, by the environment variable
-//! `SPLITPROVER_MISBEHAVE`. Without either it behaves.
+//! `SPLITPROVER_MISBEHAVE`. Without either it behaves. With the option `above` the faults of `start` and of pending proofs come with
+//! keys of more rows only: a program opens a backend with a proof of a few rows.
 //!
 //! Several faults need `unsafe` code: the compiler refuses them otherwise. That is the point; the suite is for backends whose
 //! authors have it anyway.
@@ -33,13 +34,15 @@ impl BackendPlugin for Plugin {
     }
 
     fn open(device: usize, options: &Options, host: Host) -> Result<Misbehaving, BackendError> {
-        options.only(&["mode"])?;
+        options.only(&["mode", "above"])?;
+        let above = options.get("above").map_or(Ok(0), str::parse);
+        let above = above.map_err(|_| BackendError::Unsupported("above takes a number of rows".into()))?;
         let mode = match options.get("mode") {
             Some(name) => Some(Mode::of(name)?),
             None => Mode::of_environment()?,
         };
         let inner = CpuPlugin::open(device, &Options::default(), host.clone())?;
-        Ok(Misbehaving { inner, mode, host, proofs: AtomicU64::new(0) })
+        Ok(Misbehaving { inner, mode, above, host, proofs: AtomicU64::new(0) })
     }
 }
 
@@ -47,6 +50,8 @@ impl BackendPlugin for Plugin {
 struct Misbehaving {
     inner: CpuBackend,
     mode: Option<Mode>,
+    /// Rows up to which proofs are as they should be.
+    above: usize,
     host: Host,
     proofs: AtomicU64,
 }
@@ -79,7 +84,8 @@ impl SplitProver for Misbehaving {
         let number = self.proofs.fetch_add(1, Ordering::Relaxed);
         let mut kept = None;
         let mut wrong = true;
-        match self.mode {
+        let mode = self.mode.filter(|_| key.shape.domain_size() > self.above);
+        match mode {
             Some(Mode::Keep) => kept = Some(Kept::pointer(&inputs.witness)),
             Some(Mode::LateThread) => kept = Some(Kept::thread(&inputs.witness)),
             Some(Mode::Copy) => kept = Some(Kept::copy(&inputs)),
@@ -97,7 +103,7 @@ impl SplitProver for Misbehaving {
             _ => {}
         }
         let inner = self.inner.start(&key.inner, inputs)?;
-        Ok(Pending { inner: Some(inner), mode: self.mode, wrong, kept })
+        Ok(Pending { inner: Some(inner), mode, wrong, kept })
     }
 
     fn retained_host_bytes(&self, shape: &CircuitShape) -> u64 {
