@@ -3,10 +3,12 @@
 //! What is measured: proofs per second, latencies, memory by class over time, the process's resident memory, how busy workers and devices
 //! are. The switches `--hold`, `--permit` and `--queue` bring back, one by one, what a prover did that ran out of memory: inputs
 //! that live until `finish`, workers that are free before the hand-over has taken their work, a hand-over without bound.
-//! `--finish-delay` stands in for work on the CPU that it did in `finish`; nothing is computed then.
+//! `--finish-delay` stands in for work on the CPU that it did in `finish`; nothing is computed then. `--sweep` measures them one after
+//! the other, `--scaling` one device beside all; `--project` says what a size would need that isn't at hand.
 
 mod measure;
 mod picture;
+mod project;
 mod table;
 
 use std::path::PathBuf;
@@ -41,11 +43,17 @@ pub(in crate::cli) struct Arguments {
     #[arg(long, value_enum, default_value_t = ShapeName::Porep)]
     synthetic: ShapeName,
     /// The circuit's domain has 2^LOG2 rows
-    #[arg(long)]
-    log2: u32,
+    #[arg(long, required_unless_present = "project")]
+    log2: Option<u32>,
     /// The circuit's key (.zkey), as `setup --synthetic` makes it; without, it is made in memory, on the device where that can
     #[arg(long)]
     zkey: Option<PathBuf>,
+    /// Circuits, each with a key of its own, that jobs are for in turn
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=64), conflicts_with = "zkey")]
+    keys: u64,
+    /// Keys loaded at a time on each device, at most
+    #[arg(long)]
+    loaded_keys: Option<usize>,
     /// Partitions of each job
     #[arg(long, default_value_t = 10)]
     partitions: usize,
@@ -91,9 +99,20 @@ pub(in crate::cli) struct Arguments {
     /// A pause before each `finish`, in milliseconds: stands in for work on the CPU
     #[arg(long, default_value_t = 0, value_name = "MS")]
     finish_delay: u64,
-    /// Measure these settings, each switch alone and all together, one after the other
-    #[arg(long, conflicts_with_all = ["hold", "permit", "queue"])]
-    sweep: bool,
+    /// Measure the switches --hold, --permit and --queue one after the other: each alone and all together, or in every combination,
+    /// there also without --finish-delay
+    #[arg(long, value_enum, num_args = 0..=1, require_equals = true, default_missing_value = "alone", value_name = "WHICH")]
+    #[arg(conflicts_with_all = ["hold", "permit", "queue"])]
+    sweep: Option<Sweep>,
+    /// Measure on the first of --devices alone, then on all of them
+    #[arg(long)]
+    scaling: bool,
+    /// Measure nothing: say how much memory the circuit of 2^LOG2 rows would need
+    #[arg(long, value_name = "LOG2")]
+    project: Option<u32>,
+    /// The machine that --project is for; without, 755 GiB
+    #[arg(long, value_parser = backend::bytes, requires = "project")]
+    memory: Option<u64>,
     /// No recycled buffers
     #[arg(long)]
     no_pools: bool,
@@ -124,6 +143,14 @@ pub(in crate::cli) struct Arguments {
     /// Print JSON, without histories
     #[arg(long)]
     json: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Sweep {
+    /// None, each switch alone, all together
+    Alone,
+    /// Every combination
+    Every,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -167,23 +194,63 @@ fn capacity(text: &str) -> Result<Capacity, String> {
 }
 
 impl Arguments {
+    /// What is measured, one after the other.
     fn settings(&self) -> Vec<Setting> {
-        if self.sweep {
-            let ours = Setting::default();
-            return vec![
-                ours,
-                Setting { hold: Hold::Finish, ..ours },
-                Setting { permit: WorkPermit::BeforeSend, ..ours },
-                Setting { queue: Capacity::Unbounded, ..ours },
-                Setting { hold: Hold::Finish, permit: WorkPermit::BeforeSend, queue: Capacity::Unbounded },
-            ];
+        let all = self.device_numbers().len();
+        let switched =
+            self.switched(Setting { finish_delay: ms(self.finish_delay), devices: all, ..Setting::default() });
+        if !self.scaling {
+            return switched;
         }
-        let hold = if self.hold == HoldName::Finish { Hold::Finish } else { Hold::None };
-        let permit = match self.permit {
-            PermitName::ThroughSend => WorkPermit::ThroughSend,
-            PermitName::BeforeSend => WorkPermit::BeforeSend,
-        };
-        vec![Setting { hold, permit, queue: self.queue }]
+        switched.iter().flat_map(|setting| [1, all].map(|devices| Setting { devices, ..*setting })).collect()
+    }
+
+    fn switched(&self, ours: Setting) -> Vec<Setting> {
+        let on = Setting { hold: Hold::Finish, permit: WorkPermit::BeforeSend, queue: Capacity::Unbounded, ..ours };
+        match self.sweep {
+            Some(Sweep::Alone) => {
+                vec![
+                    ours,
+                    Setting { hold: on.hold, ..ours },
+                    Setting { permit: on.permit, ..ours },
+                    Setting { queue: on.queue, ..ours },
+                    on,
+                ]
+            }
+            Some(Sweep::Every) => {
+                let delays =
+                    if self.finish_delay > 0 { vec![ours.finish_delay, Duration::ZERO] } else { vec![Duration::ZERO] };
+                let mut settings = Vec::new();
+                for finish_delay in delays {
+                    for hold in [ours.hold, on.hold] {
+                        for permit in [ours.permit, on.permit] {
+                            settings.extend([ours.queue, on.queue].map(|queue| Setting {
+                                hold,
+                                permit,
+                                queue,
+                                finish_delay,
+                                ..ours
+                            }));
+                        }
+                    }
+                }
+                settings
+            }
+            None => {
+                let hold = if self.hold == HoldName::Finish { Hold::Finish } else { Hold::None };
+                let permit = match self.permit {
+                    PermitName::ThroughSend => WorkPermit::ThroughSend,
+                    PermitName::BeforeSend => WorkPermit::BeforeSend,
+                };
+                vec![Setting { hold, permit, queue: self.queue, ..ours }]
+            }
+        }
+    }
+
+    /// Proofs in flight at a time on each device.
+    fn in_flight(&self) -> usize {
+        // With a pause in it a finish takes long, and the prover of the past had no bound there.
+        self.in_flight.unwrap_or(if self.finish_delay > 0 { 32 } else { self.gw.saturating_mul(4) })
     }
 
     fn device_numbers(&self) -> Vec<usize> {
@@ -192,27 +259,34 @@ impl Arguments {
 }
 
 pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let log2 = match (arguments.project, arguments.log2) {
+        (Some(log2), _) => return project::run(arguments, log2),
+        (None, Some(log2)) => log2,
+        (None, None) => return Err(Failure::Usage("--log2 or --project says which size".into())),
+    };
     log_steps(arguments.trace);
     let settings = arguments.settings();
     if !cfg!(feature = "bench-hold") && settings.iter().any(|setting| setting.hold == Hold::Finish) {
         return Err(Failure::Usage("--hold finish and --sweep need a build with --features bench-hold".into()));
     }
-    let circuit =
-        Synthetic::new(arguments.synthetic.into(), arguments.log2).map_err(|e| Failure::Usage(e.to_string()))?;
+    let circuit = Synthetic::new(arguments.synthetic.into(), log2).map_err(|e| Failure::Usage(e.to_string()))?;
     let choice = match arguments.gt {
         Some(threads) => arguments.backend.with_threads(threads),
         None => arguments.backend.clone(),
     };
     let devices: Vec<_> = arguments.device_numbers().into_iter().map(|index| choice.on_device(index)).collect();
-    let (key, key_bytes) = key(arguments, &circuit, &devices[0])?;
+    let first = key(arguments, &circuit, &devices[0], 1)?;
     let mut specs = Vec::new();
     for device in &devices {
-        specs.push(device_spec(device, &key)?);
+        specs.push(device_spec(device, &first.0)?);
     }
-    if arguments.fallback == Fallback::Cpu {
-        specs.push(reference_spec(&key).fallback());
+    let fallback = (arguments.fallback == Fallback::Cpu).then(|| reference_spec(&first.0).fallback());
+    let mut keys = vec![first];
+    for seed in 2..=arguments.keys {
+        keys.push(key(arguments, &circuit, &devices[0], seed)?);
     }
-    let plan = Plan { arguments, circuit, key, key_bytes, devices: specs, budget: budget(arguments, key_bytes)? };
+    let key_bytes = keys.iter().map(|(_, bytes)| bytes).sum();
+    let plan = Plan { arguments, circuit, keys, devices: specs, fallback, budget: budget(arguments, key_bytes)? };
     if !arguments.json {
         print(&plan.headline());
     }
@@ -222,12 +296,21 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
         if !arguments.json {
             print(&outcome.details());
         }
+        let hung = outcome.hung;
         outcomes.push(outcome);
+        if hung.calls > 0 {
+            break;
+        }
     }
     if outcomes.len() > 1 && !arguments.json {
         print(&table::table(&outcomes));
     }
-    write(&plan, &outcomes)
+    if arguments.scaling && !arguments.json {
+        print(&table::scaling(&outcomes));
+    }
+    write(&plan, &outcomes)?;
+    // What came out is told; but threads are left behind.
+    outcomes.last().map_or(Ok(()), |outcome| outcome.hung.as_failure())
 }
 
 fn write(plan: &Plan<'_>, outcomes: &[Outcome]) -> Result<(), Failure> {
@@ -265,8 +348,13 @@ fn log_steps(trace: bool) {
         .try_init();
 }
 
-/// The key, and what it takes of host memory beside mapped files.
-fn key(arguments: &Arguments, circuit: &Synthetic, device: &Choice) -> Result<(Arc<ProvingKey>, u64), Failure> {
+/// A key, and what it takes of host memory beside mapped files.
+fn key(
+    arguments: &Arguments,
+    circuit: &Synthetic,
+    device: &Choice,
+    seed: u64,
+) -> Result<(Arc<ProvingKey>, u64), Failure> {
     let expected = crate::engine::SyntheticSource::shape(circuit);
     let (key, bytes) = match &arguments.zkey {
         Some(path) => (open_zkey(path, false, false)?.key.clone(), 0),
@@ -281,7 +369,7 @@ fn key(arguments: &Arguments, circuit: &Synthetic, device: &Choice) -> Result<(A
                 progress: &|_, done, total| progress.update(done as u64, total as u64),
             };
             let basis = HBasis::OddLagrange;
-            let key = generate(circuit, basis, &Trapdoor::from_seed(1, basis), &resources).map_err(failure)?.key;
+            let key = generate(circuit, basis, &Trapdoor::from_seed(seed, basis), &resources).map_err(failure)?.key;
             (key, memory.ledger().now()[MemoryClass::Key])
         }
     };

@@ -11,6 +11,7 @@ use splitprover_core::memory::LedgerEvent;
 use super::{Arguments, SourceKind, ms};
 use crate::cli::Failure;
 use crate::cli::progress::StatusLine;
+use crate::engine::projection::Pipeline;
 use crate::engine::{
     Capacity, Config, DeviceSpec, Engine, EngineError, Hold, JobSpec, Mark, Premade, Source, Status, Step,
     SyntheticSource, WorkPermit, limits,
@@ -22,24 +23,50 @@ use crate::setup::Synthetic;
 pub(super) struct Plan<'a> {
     pub(super) arguments: &'a Arguments,
     pub(super) circuit: Synthetic,
-    pub(super) key: Arc<ProvingKey>,
-    pub(super) key_bytes: u64,
+    /// Keys of the circuit, and what each takes of host memory.
+    pub(super) keys: Vec<(Arc<ProvingKey>, u64)>,
     pub(super) devices: Vec<DeviceSpec>,
+    /// What steps in when no other device is left.
+    pub(super) fallback: Option<DeviceSpec>,
     pub(super) budget: u64,
 }
 
 /// Makes the partition of a seed.
 type Sources = Box<dyn Fn(u64) -> Arc<dyn Source>>;
 
-/// The switches.
+/// The switches, and on how many devices.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Setting {
     pub(super) hold: Hold,
     pub(super) permit: WorkPermit,
     pub(super) queue: Capacity,
+    pub(super) finish_delay: Duration,
+    pub(super) devices: usize,
+}
+
+/// Calls of a backend that didn't return.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Hung {
+    pub(super) calls: usize,
+    pub(super) bytes: u64,
+}
+
+impl Hung {
+    pub(super) fn as_failure(self) -> Result<(), Failure> {
+        let Self { calls, bytes } = self;
+        if calls == 0 {
+            return Ok(());
+        }
+        Err(Failure::Backend(format!("{calls} calls of a backend do not return, and hold {bytes} bytes")))
+    }
 }
 
 impl Setting {
+    /// Whether the switches are the same.
+    fn is_like(&self, other: Self) -> bool {
+        (self.hold, self.permit, self.queue) == (other.hold, other.permit, other.queue)
+    }
+
     pub(super) fn name(&self) -> String {
         let hold = if self.hold == Hold::Finish { "finish" } else { "none" };
         let permit = if self.permit == WorkPermit::BeforeSend { "before-send" } else { "through-send" };
@@ -48,7 +75,10 @@ impl Setting {
             Capacity::Unbounded => "unbounded".to_owned(),
             Capacity::Fixed(capacity) => capacity.to_string(),
         };
-        format!("hold {hold}, permit {permit}, queue {queue}")
+        let delay = self.finish_delay.as_millis();
+        let delay = if delay > 0 { format!(", finish delay {delay} ms") } else { String::new() };
+        let devices = if self.devices > 1 { format!(", {} devices", self.devices) } else { String::new() };
+        format!("hold {hold}, permit {permit}, queue {queue}{delay}{devices}")
     }
 }
 
@@ -75,7 +105,7 @@ impl Plan<'_> {
             self.devices.len(),
             self.budget as f64 / MIB,
             pauses.collect::<String>(),
-        )
+        ) + &if self.keys.len() > 1 { format!("{} keys, in turn\n", self.keys.len()) } else { String::new() }
     }
 
     pub(super) fn json(&self) -> Value {
@@ -85,23 +115,25 @@ impl Plan<'_> {
             "source": format!("{:?}", a.source).to_lowercase(),
             "jobs": a.jobs, "partitions": a.partitions, "pw": a.pw, "gw": a.gw, "gt": a.gt,
             "source_delay_ms": a.source_delay, "finish_delay_ms": a.finish_delay,
-            "budget_bytes": self.budget, "key_bytes": self.key_bytes,
+            "budget_bytes": self.budget, "keys": self.keys.len(),
+            "key_bytes": self.keys.iter().map(|(_, bytes)| bytes).sum::<u64>(),
         })
     }
 
     fn config(&self, setting: Setting) -> Config {
         let a = self.arguments;
         let mut config = Config::default();
-        // With a pause in it a finish takes long, and the prover of the past had no bound there.
-        let (finishers, in_flight) = if a.finish_delay > 0 { (32, 32) } else { (2 + 2 * a.gw, 4 * a.gw) };
+        // With a pause in it a finish takes long.
+        let finishers = if a.finish_delay > 0 { 32 } else { a.gw.saturating_mul(2).saturating_add(2) };
         config.synthesis_workers = a.pw;
         config.device_workers = a.gw;
         config.finishers = a.finishers.unwrap_or(finishers);
-        config.in_flight = a.in_flight.unwrap_or(in_flight);
+        config.in_flight = a.in_flight();
+        config.loaded_keys = a.loaded_keys.unwrap_or(usize::MAX);
         config.capacity = setting.queue;
         config.work_permit = setting.permit;
         config.hold = setting.hold;
-        config.finish_delay = ms(a.finish_delay);
+        config.finish_delay = setting.finish_delay;
         config.host_budget = Some(self.budget);
         config.pools = !a.no_pools;
         config.pinned = !a.pageable;
@@ -124,7 +156,7 @@ impl Plan<'_> {
                 let source = make(a.seed, Duration::ZERO);
                 let bytes = Premade::set_aside(&source.footprint());
                 let memory = engine.set_aside(bytes).map_err(|e| trouble(e.to_string()))?;
-                let rows = self.key.shape().domain_size();
+                let rows = self.keys[0].0.shape().domain_size();
                 let premade = Premade::new(&source, rows, ms(a.source_delay), &memory);
                 let premade = Arc::new(premade.map_err(|e| trouble(e.to_string()))?);
                 Box::new(move |_| Arc::new(premade.clone()))
@@ -163,16 +195,24 @@ pub(super) struct Outcome {
     /// Mean number of synthesis workers with a partition, while there was work.
     pub(super) mean_workers: f64,
     pub(super) budget: u64,
+    /// What the formula says, where it holds: the most that is promised.
+    pub(super) bound: Option<u64>,
+    pub(super) hung: Hung,
 }
 
 pub(super) fn measure(plan: &Plan<'_>, setting: Setting) -> Result<Outcome, Failure> {
     let a = plan.arguments;
-    let engine = Engine::new(plan.config(setting), &plan.key, plan.key_bytes, plan.devices.clone());
+    let devices = plan.devices.iter().take(setting.devices).chain(&plan.fallback).cloned().collect();
+    let (key, bytes) = &plan.keys[0];
+    let engine = Engine::new(plan.config(setting), key, *bytes, devices);
     let engine = engine.map_err(|error| match error {
         EngineError::Config(reason) => Failure::Usage(reason),
         error => Failure::Backend(error.to_string()),
     })?;
+    let added = plan.keys.iter().map(|(key, bytes)| engine.add_key(key, *bytes));
+    let keys = added.collect::<Result<Vec<_>, _>>().map_err(|error| Failure::Backend(error.to_string()))?;
     let source = plan.sources(&engine)?;
+    let partition = source(a.seed).footprint();
     let base = sample(&engine);
     let done = AtomicBool::new(false);
     let begin = Instant::now();
@@ -181,7 +221,8 @@ pub(super) fn measure(plan: &Plan<'_>, setting: Setting) -> Result<Outcome, Fail
         let submitted: Result<Vec<_>, _> = (0..a.jobs)
             .map(|job| {
                 let seed = |partition: usize| a.seed.wrapping_add((job * a.partitions + partition) as u64);
-                engine.submit(JobSpec::new((0..a.partitions).map(|partition| source(seed(partition))).collect()))
+                let spec = JobSpec::new((0..a.partitions).map(|partition| source(seed(partition))).collect());
+                engine.submit(spec.key(&keys[job % keys.len()]))
             })
             .collect();
         let results = match submitted {
@@ -193,17 +234,25 @@ pub(super) fn measure(plan: &Plan<'_>, setting: Setting) -> Result<Outcome, Fail
     });
     let wall = begin.elapsed();
     drop(source);
+    drop(keys);
     let mean_workers = mean_workers(&engine);
+    let pipeline =
+        Pipeline { synthesis_workers: a.pw as u64, device_workers: a.gw as u64, devices: setting.devices as u64 };
+    let ours = Setting { finish_delay: setting.finish_delay, devices: setting.devices, ..Setting::default() };
     let outcome = results.map(|results: Vec<(Vec<_>, Option<Duration>)>| {
         let proofs: Vec<crate::engine::PartitionProof> =
             results.iter().flat_map(|(proofs, _)| proofs.iter().cloned()).collect();
+        let status = engine.status();
+        let undisturbed = setting.is_like(ours) && status.devices.iter().all(|device| device.failed + device.hung == 0);
         Outcome {
+            bound: undisturbed.then(|| pipeline.host_bytes(status.budget.fixed, &partition)),
+            hung: Hung { calls: 0, bytes: 0 },
             setting,
             proofs: proofs.len(),
             wall,
             partition_seconds: ascending(proofs.iter().map(|proof| proof.in_work)),
             job_seconds: ascending(results.iter().filter_map(|(_, latency)| *latency)),
-            status: engine.status(),
+            status,
             history: engine.ledger_history(),
             beyond: engine.beyond_start_history(),
             marks: engine.marks(),
@@ -215,15 +264,15 @@ pub(super) fn measure(plan: &Plan<'_>, setting: Setting) -> Result<Outcome, Fail
         }
     });
     let report = engine.shutdown(Duration::from_secs(a.grace));
-    if report.hung > 0 {
-        let (hung, stuck) = (report.hung, report.stuck_bytes);
-        return Err(Failure::Backend(format!("{hung} calls of a backend do not return, and hold {stuck} bytes")));
-    }
-    let outcome = outcome.map_err(|error| Failure::Backend(error.to_string()))?;
-    if !report.is_clean() {
+    let hung = Hung { calls: report.hung, bytes: report.stuck_bytes };
+    let outcome = outcome.map_err(|error| match hung.as_failure() {
+        Err(also) => Failure::Backend(format!("{error}; {also}")),
+        Ok(()) => Failure::Backend(error.to_string()),
+    })?;
+    if hung.calls == 0 && !report.is_clean() {
         return Err(Failure::Backend(format!("memory was left behind: {report:?}")));
     }
-    Ok(outcome)
+    Ok(Outcome { hung, ..outcome })
 }
 
 #[derive(Debug, thiserror::Error)]

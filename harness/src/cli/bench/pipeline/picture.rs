@@ -103,11 +103,12 @@ fn panel(
     // Below zero there is room for the marks.
     let bottom = -0.14 * top;
     let caption = format!(
-        "{}: {:.2} proofs/s, peak {:.1} {unit}, evaluations beyond start at most {:.1} {unit}",
+        "{}: {:.2} proofs/s, peak {:.1} {unit}, evaluations beyond start at most {:.1} {unit}; with a proof: {}",
         outcome.setting.name(),
         outcome.proofs as f64 / outcome.wall.as_secs_f64().max(1e-9),
         outcome.status.memory_peak_bytes as f64 / scale,
         outcome.status.evaluations_beyond_start_peak_bytes as f64 / scale,
+        outcome.busy(),
     );
     let mut chart = ChartBuilder::on(area)
         .caption(caption, ("sans-serif", 16))

@@ -87,6 +87,18 @@ impl Outcome {
         most_between(&self.marks, &[Step::SynthesisBegins], &[Step::Started])
     }
 
+    fn loaded_keys(&self) -> Vec<&[u64]> {
+        self.status.devices.iter().map(|device| &device.keys[..]).collect()
+    }
+
+    /// The devices' busy shares, in per cent: time with a proof in `start` or in flight.
+    pub(super) fn busy(&self) -> String {
+        let used = self.status.devices.iter().zip(self.shares()).filter(|(device, _)| device.started > 0);
+        let shares: Vec<_> =
+            used.map(|(device, (_, flight))| format!("device {} {:.0} %", device.index, 100.0 * flight)).collect();
+        shares.join(", ")
+    }
+
     fn shares(&self) -> Vec<(f64, f64)> {
         let device = |index| {
             let in_start = busy_share(&self.marks, index, &[Step::Started, Step::Failed]);
@@ -112,6 +124,14 @@ impl Outcome {
         let (resident, ledger) = self.growth();
         let (resident_then, resident_last) = self.quarters(|sample| sample.resident);
         let (ledger_then, ledger_last) = self.quarters(|sample| sample.ledger);
+        let bound = self.bound.map_or_else(String::new, |bound| {
+            let promised = mib(self.status.budget.peak);
+            format!("promised at most {promised:.1} MiB; the formula says {:.1} at most\n  ", mib(bound))
+        });
+        let keys = match self.status.keys.len() {
+            0 | 1 => String::new(),
+            keys => format!("{keys} keys; loaded at the end: {:?}\n  ", self.loaded_keys()),
+        };
         let devices: Vec<_> = self
             .status
             .devices
@@ -131,7 +151,7 @@ impl Outcome {
              peak on the ledger {:.1} of {:.1} MiB; by class: {}\n  evaluations beyond start: {:.1} MiB at most\n  \
              resident above the start: {:.1} MiB, ledger {:.1}, ratio {:.3}; second and last quarter: resident {:.1}, {:.1}, ledger \
              {:.1}, {:.1}\n  workers with a partition: {:.2} on average; synthesised and waiting: {} at most, unstarted: {}\n  \
-             buffers: {} reused, {} made page-locked, {} pageable\n  {}\n",
+             buffers: {} reused, {} made page-locked, {} pageable\n  {bound}{keys}{}\n",
             self.setting.name(),
             self.proofs,
             self.wall.as_secs_f64(),
@@ -176,6 +196,9 @@ impl Outcome {
             "waiting_peak": self.waiting_peak(),
             "unstarted_peak": self.unstarted_peak(),
             "handover_peak": self.handover_peak,
+            "promised_peak_bytes": self.status.budget.peak,
+            "formula_bytes": self.bound,
+            "hung_calls": self.hung.calls,
             "device_shares": self.shares().iter().map(|(start, flight)| json!({"in_start": start, "with_a_proof": flight})).collect::<Vec<_>>(),
             "status": self.status,
         });
@@ -193,13 +216,14 @@ impl Outcome {
 /// The settings side by side.
 pub(super) fn table(outcomes: &[Outcome]) -> String {
     let mut text = String::from(
-        "\n| setting | proofs/s | partition p50, p99 s | job p50 s | ledger peak, MiB | evaluations peak | beyond start | waiting | unstarted | workers |\n\
-         |---|---|---|---|---|---|---|---|---|---|\n",
+        "\n| setting | proofs/s | partition p50, p99 s | job p50 s | ledger peak, MiB | evaluations peak | beyond start | waiting | unstarted | workers | resident / ledger | busy |\n\
+         |---|---|---|---|---|---|---|---|---|---|---|---|\n",
     );
     for outcome in outcomes {
         let evaluations = outcome.status.memory.iter().find(|class| class.class == MemoryClass::Evaluations.name());
+        let (resident, ledger) = outcome.growth();
         text += &format!(
-            "| {} | {:.3} | {:.2}, {:.2} | {:.2} | {:.0} | {:.0} | {:.0} | {} | {} | {:.1} |\n",
+            "| {} | {:.3} | {:.2}, {:.2} | {:.2} | {:.0} | {:.0} | {:.0} | {} | {} | {:.1} | {:.3} | {} |\n",
             outcome.setting.name(),
             outcome.proofs_per_second(),
             quantile(&outcome.partition_seconds, 0.5),
@@ -211,7 +235,20 @@ pub(super) fn table(outcomes: &[Outcome]) -> String {
             outcome.waiting_peak(),
             outcome.unstarted_peak(),
             outcome.mean_workers,
+            resident as f64 / ledger.max(1) as f64,
+            outcome.busy(),
         );
+    }
+    text
+}
+
+/// How much faster all devices are than the first alone, for each pair of settings.
+pub(super) fn scaling(outcomes: &[Outcome]) -> String {
+    let mut text = String::new();
+    for pair in outcomes.chunks_exact(2) {
+        let [one, all] = [0, 1].map(|at| pair[at].proofs_per_second());
+        let devices = pair[1].setting.devices;
+        text += &format!("{devices} devices: {all:.3} proofs/s, one {one:.3}: {:.2} times\n", all / one.max(1e-9));
     }
     text
 }
