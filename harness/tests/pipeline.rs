@@ -70,6 +70,12 @@ fn what_cannot_be_is_refused_with_its_exit_code() {
         (&["--zkey", "/nowhere.zkey"], 3),
         (&["--backend", "/nowhere.so"], 4),
         (&["--jobs", "1", "--pw", "0"], 2),
+        (&["--jobs", "1", "--pw", "18446744073709551615"], 2),
+        (&["--jobs", "18446744073709551615"], 2),
+        (&["--devices", "0,7"], 4),
+        (&["--picture", "/nowhere/picture.svg"], 2),
+        (&["--memory", "1GiB"], 2),
+        (&["--project", "99"], 2),
     ];
     for (arguments, expected) in refused {
         // Of an option given twice clap would take neither: the budget of the usual arguments goes.

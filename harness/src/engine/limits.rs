@@ -161,6 +161,34 @@ mod tests {
     }
 
     #[test]
+    fn of_nested_groups_and_of_both_versions_the_lowest_counts() {
+        // Version 1: an outer group is lower than the inner one.
+        let mounts = "32 23 0:28 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n\
+                      33 23 0:29 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n";
+        let mut files = vec![
+            MEMINFO,
+            ("proc/self/cgroup", "5:hugetlb,memory:/a/b/c\n0::/d\n"),
+            ("proc/self/mountinfo", mounts),
+            ("sys/fs/cgroup/memory/a/b/c/memory.limit_in_bytes", "20480\n"),
+            ("sys/fs/cgroup/memory/a/memory.limit_in_bytes", "16384\n"),
+        ];
+        assert_eq!(limit(&files), Some((16384, true)));
+        // Where both versions have a say.
+        files.push(("sys/fs/cgroup/unified/d/memory.max", "max\n"));
+        assert_eq!(limit(&files), Some((16384, true)));
+        files.push(("sys/fs/cgroup/unified/memory.max", "8192\n"));
+        assert_eq!(limit(&files), Some((8192, true)));
+        // A name that merely begins like the mounted group's, and rubbish in place of a number.
+        let beside = [
+            MEMINFO,
+            ("proc/self/cgroup", "0::/docker/xy\nnonsense\n1:cpu\n"),
+            ("proc/self/mountinfo", "30 23 0:26 /docker/x /sys/fs/cgroup rw - cgroup2 cgroup2 rw\nshort - cgroup2\n"),
+            ("sys/fs/cgroup/memory.max", "4096 bytes\n"),
+        ];
+        assert_eq!(limit(&beside), Some((1_024_000, false)));
+    }
+
+    #[test]
     fn this_process_has_memory() {
         assert!(host_limit().is_some_and(|limit| limit.bytes > 1 << 20));
         assert!(resident_bytes() > 1 << 20);

@@ -7,6 +7,7 @@ mod strange;
 mod stress;
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Instant;
 
 use splitprover_core::{HBasis, HostMemory, Inputs, PreparedVerifyingKey};
 

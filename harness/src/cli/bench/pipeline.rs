@@ -29,6 +29,9 @@ use crate::formats::write_files;
 use crate::setup::{Resources, Synthetic, Trapdoor, generate};
 use measure::{Outcome, Plan, Setting};
 
+/// Their histories are kept.
+const MOST_PARTITIONS: usize = 1_000_000;
+
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Arguments {
     #[command(flatten)]
@@ -264,6 +267,18 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
         (None, Some(log2)) => log2,
         (None, None) => return Err(Failure::Usage("--log2 or --project says which size".into())),
     };
+    // Before minutes of measuring, not after.
+    for (option, path) in
+        [("picture", &arguments.picture), ("report", &arguments.report), ("metrics", &arguments.metrics)]
+    {
+        let folder = path.as_deref().and_then(|path| path.parent()).filter(|folder| !folder.as_os_str().is_empty());
+        if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
+            return Err(Failure::Usage(format!("--{option}: there is no folder {}", folder.display())));
+        }
+    }
+    if arguments.jobs.checked_mul(arguments.partitions).is_none_or(|count| count > MOST_PARTITIONS) {
+        return Err(Failure::Usage(format!("--jobs and --partitions make more than {MOST_PARTITIONS} partitions")));
+    }
     log_steps(arguments.trace);
     let settings = arguments.settings();
     if !cfg!(feature = "bench-hold") && settings.iter().any(|setting| setting.hold == Hold::Finish) {

@@ -72,7 +72,7 @@ impl Projection {
         let gib = |bytes: u64| bytes as f64 / GIB;
         let Pipeline { synthesis_workers, device_workers, devices } = self.pipeline;
         let mut text = format!(
-            "{} 2^{}, pw {synthesis_workers}, gw {device_workers}, {devices} devices, {} proofs in flight: arithmetic, nothing is measured\n\
+            "{} 2^{}, pw {synthesis_workers}, gw {device_workers}, devices {devices}, proofs in flight {}: arithmetic, nothing is measured\n\
              each partition: evaluations {:.2} GiB, witness {:.2} GiB; key {:.1} GiB; back-pressure as it is: permit through the \
              hand-over, its bound the device workers\n\
              | inputs | partitions with inputs, at most | host memory, GiB | of {:.0} GiB | most pw that fits |\n|---|---|---|---|---|\n",
