@@ -100,7 +100,8 @@ impl Shared {
     /// Whether a device may take a partition, and how gladly.
     pub(super) fn preference(&self, device: &Device, ready: &Ready) -> Option<u32> {
         let key = ready.task.job.key;
-        if !self.serves(device, key) {
+        // One without an instance is being opened again, and asks anew when it is there.
+        if !self.serves(device, key) || device.instance().is_none() {
             return None;
         }
         let others = || self.devices.iter().filter(|other| other.index != device.index && self.serves(other, key));

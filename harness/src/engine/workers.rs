@@ -249,7 +249,7 @@ fn start(
         Err(StartError { source, inputs }) => {
             device.not_started();
             shared.mark(Step::Failed, &task, Some(device.index));
-            drop((place, key));
+            drop(place);
             failed(shared, device, &instance, Attempt { inputs, account, task }, &source);
         }
     }
@@ -370,9 +370,11 @@ pub(crate) fn abandon(shared: &Arc<Shared>, started: Started) {
         device.landed();
         let task = shared.watchdog.end(&call);
         drop(call);
-        drop((account, place, key, instance));
-        // Last: when a job is over, nothing of it is left.
+        // When a job is over, nothing of it is left.
+        drop((account, place));
         drop(task);
+        // The last of an instance that was retired, perhaps: the backend's code again, which nobody waits for.
+        drop((key, instance));
     });
     if let Err(error) = spawned {
         tracing::error!(%error, "no thread could be started to drop a proof in flight");
@@ -413,8 +415,10 @@ fn finish(shared: &Arc<Shared>, started: Started) -> Result<(), Abandoned> {
     device.landed();
     let Ok(Some(mut task)) = shared.watchdog.end(&call) else { return Err(Abandoned) };
     drop(call);
-    // Before the job learns of it: when a job is over, nothing of it is left.
-    drop((account, place, key));
+    // Before the job learns of it: when a job is over, nothing of it is left. Key and instance may be the last of one that was retired;
+    // their end is the backend's code, so the partition isn't to wait for it.
+    drop((account, place));
+    let _until_the_end = key;
     let step = if result.is_ok() { Step::Finished } else { Step::Failed };
     shared.mark(step, &task, Some(device.index));
     match result {
@@ -427,14 +431,12 @@ fn finish(shared: &Arc<Shared>, started: Started) -> Result<(), Abandoned> {
                 shared.devices_changed();
             }
             shared.counters.proved.fetch_add(1, Ordering::Relaxed);
-            drop(instance);
             task.deliver(proof, public, device.index);
         }
         Err(FinishError::ProofInvalid) => {
             // Either the witness is bad, then it is so on every device; or this device computes wrongly.
             task.suspects.push(device.index);
             task.avoid(device.index);
-            drop(instance);
             let agreed = task.suspects.iter().any(|other| *other != device.index) || task.suspects.len() > 2;
             if agreed {
                 task.fail(FinishError::ProofInvalid);
