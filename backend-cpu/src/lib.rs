@@ -10,12 +10,14 @@
 //! | `sparse` | constraint matrix times witness |
 //! | `assignment` | the witness, sorted by what its values cost |
 //! | [`curve_check`] | whether the points of a key are on their curves |
+//! | [`decode`] | encoded points to a key's records |
 //! | [`kernels`] | these pieces one by one |
 //! | `prover` | [`CpuBackend`]: the contract |
 
 mod assignment;
 mod curve;
 pub mod curve_check;
+pub mod decode;
 mod field;
 pub mod kernels;
 mod msm;

@@ -105,6 +105,7 @@ macro_rules! simd {
     }};
 }
 
+pub(crate) mod decode;
 pub(crate) mod on_curve;
 
 /// # Safety

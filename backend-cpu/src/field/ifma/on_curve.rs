@@ -51,7 +51,7 @@ type Words = [__m512i; 6];
 
 /// Lanes whose integer is below q, but for those, 2^−61 of all, that have q's highest word.
 #[inline(always)]
-fn certainly_reduced(words: &Words) -> u8 {
+pub(super) fn certainly_reduced(words: &Words) -> u8 {
     simd!(_mm512_cmplt_epu64_mask(words[5], splat(FP_MODULUS[5])))
 }
 
