@@ -7,11 +7,12 @@ use bellperson::gadgets::boolean::{AllocatedBit, Boolean};
 use bellperson::gadgets::multipack;
 use bellperson::gadgets::sha256::sha256;
 use bellperson::groth16::{self, Parameters, create_proof, generate_random_parameters, prepare_verifying_key};
-use bellperson::{Circuit, ConstraintSystem, SynthesisError, Variable};
+use bellperson::{Circuit, ConstraintSystem, LinearCombination, SynthesisError, Variable};
 use blstrs::{Bls12, Scalar};
 use ff::Field;
-use rand_core::OsRng;
-use splitprover_backend_cpu::{CpuBackend, CpuOptions};
+use rand_chacha::ChaCha8Rng;
+use rand_core::{OsRng, SeedableRng};
+use splitprover_backend_cpu::{Arithmetic, CpuBackend, CpuOptions};
 use splitprover_core::{
     Blinding, CsrMatrix, HBasis, HostMemory, Inputs, PreparedVerifyingKey, Proof, Prover, ProvingKey, RootOfUnity,
 };
@@ -136,14 +137,103 @@ impl Circuit<Scalar> for Sha {
     }
 }
 
+/// The Poseidon permutation over three elements, x ↦ x⁵, 8 full rounds and 57 partial ones (Grassi et al., USENIX Security 2021);
+/// round constants from a seed, the mixing matrix Cauchy's. Two elements are private, their digest is public.
+#[derive(Clone)]
+struct Poseidon([Scalar; 2]);
+
+impl Poseidon {
+    const WIDTH: usize = 3;
+    const FULL: usize = 8;
+    const PARTIAL: usize = 57;
+
+    /// The constants of a round, and whether it is a full one.
+    fn rounds() -> impl Iterator<Item = ([Scalar; Self::WIDTH], bool)> {
+        let mut rng = ChaCha8Rng::seed_from_u64(8);
+        (0..Self::FULL + Self::PARTIAL).map(move |round| {
+            let full = !(Self::FULL / 2..Self::FULL / 2 + Self::PARTIAL).contains(&round);
+            (std::array::from_fn(|_| Scalar::random(&mut rng)), full)
+        })
+    }
+
+    /// 1/(i + j + 3), which is Cauchy's matrix of 0, 1, 2 and 3, 4, 5.
+    fn mix(row: usize, column: usize) -> Scalar {
+        Scalar::from((row + column + Self::WIDTH) as u64).invert().unwrap()
+    }
+
+    fn digest(&self) -> Scalar {
+        let mut state = [Scalar::ZERO, self.0[0], self.0[1]];
+        for (constants, full) in Self::rounds() {
+            for (i, (x, constant)) in state.iter_mut().zip(constants).enumerate() {
+                *x += constant;
+                if full || i == 0 {
+                    *x = x.pow_vartime([5]);
+                }
+            }
+            state = std::array::from_fn(|row| (0..Self::WIDTH).map(|i| Self::mix(row, i) * state[i]).sum());
+        }
+        state[1]
+    }
+}
+
+impl Circuit<Scalar> for Poseidon {
+    fn synthesize<CS: ConstraintSystem<Scalar>>(self, cs: &mut CS) -> Result<(), SynthesisError> {
+        type Combination = (LinearCombination<Scalar>, Scalar);
+        /// A new variable for the product of two combinations.
+        fn product<CS: ConstraintSystem<Scalar>>(
+            cs: &mut CS,
+            a: &Combination,
+            b: &Combination,
+        ) -> Result<Combination, SynthesisError> {
+            let value = a.1 * b.1;
+            let variable = cs.alloc(|| "product", || Ok(value))?;
+            cs.enforce(|| "product", |_| a.0.clone(), |_| b.0.clone(), |lc| lc + variable);
+            Ok((LinearCombination::zero() + variable, value))
+        }
+        let mut state: Vec<Combination> = vec![(LinearCombination::zero(), Scalar::ZERO)];
+        for value in self.0 {
+            let variable = cs.alloc(|| "preimage", || Ok(value))?;
+            state.push((LinearCombination::zero() + variable, value));
+        }
+        for (round, (constants, full)) in Self::rounds().enumerate() {
+            for (i, constant) in constants.into_iter().enumerate() {
+                let (combination, value) = &state[i];
+                let x = (combination.clone() + (constant, CS::one()), value + constant);
+                state[i] = match full || i == 0 {
+                    false => x,
+                    true => {
+                        let mut cs = cs.namespace(|| format!("round {round}, element {i}"));
+                        let square = product(&mut cs.namespace(|| "square"), &x, &x)?;
+                        let fourth = product(&mut cs.namespace(|| "fourth"), &square, &square)?;
+                        product(&mut cs.namespace(|| "fifth"), &fourth, &x)?
+                    }
+                };
+            }
+            state = (0..Self::WIDTH)
+                .map(|row| {
+                    let zero = (LinearCombination::zero(), Scalar::ZERO);
+                    state.iter().enumerate().fold(zero, |(sum, total), (i, (combination, value))| {
+                        let factor = Self::mix(row, i);
+                        (sum + (factor, combination), total + factor * value)
+                    })
+                })
+                .collect();
+        }
+        let digest = cs.alloc_input(|| "digest", || Ok(state[1].1))?;
+        cs.enforce(|| "digest", |_| state[1].0.clone(), |lc| lc + CS::one(), |lc| lc + digest);
+        Ok(())
+    }
+}
+
 fn product(matrix: &CsrMatrix, witness: &[Scalar]) -> Vec<Scalar> {
     (0..matrix.num_rows())
         .map(|row| matrix.row(row).map(|(column, coefficient)| witness[column] * coefficient).sum())
         .collect()
 }
 
-fn prove(key: &Arc<ProvingKey>, inputs: Inputs, (r, s): (Scalar, Scalar)) -> Proof {
-    let prover = Prover::new(CpuBackend::new(CpuOptions::default()).unwrap());
+fn prove(key: &Arc<ProvingKey>, inputs: Inputs, arithmetic: Arithmetic, (r, s): (Scalar, Scalar)) -> Proof {
+    let options = CpuOptions { arithmetic: Some(arithmetic), ..CpuOptions::default() };
+    let prover = Prover::new(CpuBackend::new(options).unwrap());
     let loaded = prover.load_key(key.clone()).unwrap();
     prover.start(&loaded, inputs).unwrap().finish_with(Blinding::insecure(r, s)).unwrap()
 }
@@ -204,10 +294,16 @@ fn compare<C: Circuit<Scalar> + Clone + Send>(name: &str, circuit: &C, blank: C,
 
     let public = full.inputs.witness()[1..=full.num_public].to_vec();
     let blinding = (Scalar::random(OsRng), Scalar::random(OsRng));
-    let check = |theirs: &Parameters<Bls12>, key: &Arc<ProvingKey>, inputs: Inputs| {
+    // With every arithmetic, eight lanes of AVX-512 among them where there are: the same path serves both kinds of key.
+    let check = |theirs: &Parameters<Bls12>, key: &Arc<ProvingKey>, inputs: &dyn Fn() -> Inputs| {
         let expected = bytes_of(&create_proof(circuit.clone(), theirs, blinding.0, blinding.1).unwrap());
-        let proof = prove(key, inputs, blinding);
-        assert_eq!(proof.to_bytes()[..], expected, "{name}");
+        let mut proof = None;
+        for arithmetic in Arithmetic::supported() {
+            let ours = prove(key, inputs(), arithmetic, blinding);
+            assert_eq!(ours.to_bytes()[..], expected, "{name}, {arithmetic:?}");
+            proof = Some(ours);
+        }
+        let proof = proof.expect("some arithmetic is always supported");
 
         // Each verifies the other's, and neither what was tampered with.
         let theirs = prepare_verifying_key(&theirs.vk);
@@ -239,7 +335,7 @@ fn compare<C: Circuit<Scalar> + Clone + Send>(name: &str, circuit: &C, blank: C,
         theirs.write(&mut bytes).unwrap();
         let key = read(bytes.clone()).key(&ours, RootOfUnity::bellman()).unwrap();
         assert_eq!(params_to_bytes(Path::new(name), &key).unwrap(), bytes, "{name}");
-        check(&theirs, &key, witness());
+        check(&theirs, &key, &witness);
     }
 
     // Our key, which bellperson reads, every point checked.
@@ -250,8 +346,8 @@ fn compare<C: Circuit<Scalar> + Clone + Send>(name: &str, circuit: &C, blank: C,
     let bytes = params_to_bytes(Path::new(name), &development).unwrap();
     let theirs = Parameters::<Bls12>::read(&bytes[..], true).unwrap();
     let key = read(bytes).key(&ours, RootOfUnity::bellman()).unwrap();
-    check(&theirs, &key, witness());
-    check(&theirs, &Arc::new(key.without_matrices()), full.inputs);
+    check(&theirs, &key, &witness);
+    check(&theirs, &Arc::new(key.without_matrices()), &|| synthesize(circuit.clone(), &memory).unwrap().inputs);
 }
 
 #[test]
@@ -280,6 +376,16 @@ fn toy_circuits_give_bellpersons_proofs() {
 fn a_sha256_gadget_gives_bellpersons_proof() {
     let circuit = Sha(b"one block of input".to_vec());
     compare("SHA-256", &circuit, circuit.clone(), Keys::Ours);
+}
+
+#[test]
+fn a_poseidon_gadget_gives_bellpersons_proof() {
+    for preimage in [[Scalar::random(OsRng), Scalar::random(OsRng)], [Scalar::ZERO, -Scalar::ONE]] {
+        let circuit = Poseidon(preimage);
+        let inputs = synthesize(circuit.clone(), &HostMemory::default()).unwrap().inputs;
+        assert_eq!(inputs.witness()[1], circuit.digest());
+        compare("Poseidon", &circuit, circuit.clone(), Keys::Both);
+    }
 }
 
 #[test]
