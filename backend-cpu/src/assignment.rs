@@ -3,11 +3,13 @@
 //! Every query ranges over the same variables, so zeros, ones and the rest are told apart once. What is kept is small where
 //! most values are bits, and after that nobody needs the witness.
 
+use std::ops::Range;
+
 use blstrs::Scalar;
 use ff::Field;
 use rayon::prelude::*;
 use splitprover_core::key::Storage;
-use splitprover_core::{PointRecord, Query};
+use splitprover_core::{PointRecord, PointTable, Query};
 
 use crate::curve::{NEGATED, Records};
 use crate::field::to_plain;
@@ -104,12 +106,12 @@ pub(crate) struct Selection {
 /// The records of one query's table.
 pub(crate) struct QueryRecords<'a, C> {
     bytes: &'a [u8],
-    curve: std::marker::PhantomData<fn() -> C>,
+    table: &'a PointTable<C>,
 }
 
 impl<'a, C: PointRecord> QueryRecords<'a, C> {
     pub(crate) fn new(query: &'a Query<C>) -> Self {
-        Self { bytes: query.table().as_bytes(), curve: std::marker::PhantomData }
+        Self { bytes: query.table().as_bytes(), table: query.table() }
     }
 }
 
@@ -118,18 +120,27 @@ impl<C: PointRecord> Records for QueryRecords<'_, C> {
     fn record(&self, index: u32) -> &[u8] {
         &self.bytes[index as usize * C::BYTES..][..C::BYTES]
     }
+
+    fn wont_need(&self, bases: Range<u32>) {
+        self.table.wont_need(bases.start as usize..bases.end as usize);
+    }
+
+    fn lets_go(&self) -> bool {
+        self.table.shared_bytes().lets_go()
+    }
 }
 
 /// The records of two tables, one after the other.
 pub(crate) struct JoinedRecords<'a, C> {
     first: &'a [u8],
     second: &'a [u8],
-    curve: std::marker::PhantomData<fn() -> C>,
+    tables: [&'a PointTable<C>; 2],
 }
 
 impl<'a, C: PointRecord> JoinedRecords<'a, C> {
     pub(crate) fn new(first: &'a Query<C>, second: &'a Query<C>) -> Self {
-        Self { first: first.table().as_bytes(), second: second.table().as_bytes(), curve: std::marker::PhantomData }
+        let tables = [first.table(), second.table()];
+        Self { first: tables[0].as_bytes(), second: tables[1].as_bytes(), tables }
     }
 }
 
@@ -142,5 +153,15 @@ impl<C: PointRecord> Records for JoinedRecords<'_, C> {
         } else {
             &self.second[at - self.first.len()..][..C::BYTES]
         }
+    }
+
+    fn wont_need(&self, bases: Range<u32>) {
+        let (from, to, first) = (bases.start as usize, bases.end as usize, self.tables[0].len());
+        self.tables[0].wont_need(from..to.min(first));
+        self.tables[1].wont_need(from.saturating_sub(first)..to.saturating_sub(first));
+    }
+
+    fn lets_go(&self) -> bool {
+        self.tables.iter().any(|table| table.shared_bytes().lets_go())
     }
 }

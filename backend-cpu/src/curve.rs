@@ -8,6 +8,8 @@
 //! Everything above is built from two operations, [`Workspace::add_records`] and [`Workspace::add_cells`]. Both take lists of
 //! pairs and run on whichever [`Lanes`] they are compiled for.
 
+use std::ops::Range;
+
 use crate::field::{Kernel, LANES, Lanes};
 
 /// An affine point at rest, in the lanes' own representation. Infinity is two zero cells.
@@ -26,6 +28,14 @@ impl<F: Lanes> Point<F> {
 pub(crate) trait Records: Sync {
     /// The record of base `index`.
     fn record(&self, index: u32) -> &[u8];
+
+    /// A hint that these bases won't be read soon.
+    fn wont_need(&self, _bases: Range<u32>) {}
+
+    /// Whether the hint does anything: then few bases should be in use at a time.
+    fn lets_go(&self) -> bool {
+        false
+    }
 }
 
 /// Marks an entry as negated; the other bits are the base's index.

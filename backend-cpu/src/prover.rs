@@ -2,10 +2,10 @@
 //!
 //! Steps, and what they free:
 //!
-//! 1. evaluations: given, or computed from the key's matrices;
+//! 1. evaluations a and b: given, or computed from the key's matrices;
 //! 2. the witness is sorted by cost into an [`Assignment`], and released;
-//! 3. the quotient's scalars, in place of a; then c and b are released;
-//! 4. the four sums; then a is released.
+//! 3. c, unless it was given; the quotient's scalars, in place of a; then c and b are released;
+//! 4. the four sums; then a is released. After each sum the key is told that its bases won't be needed soon.
 //!
 //! A pending proof is the four sums and nothing else.
 
@@ -17,7 +17,7 @@ use rayon::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use splitprover_core::key::Storage;
 use splitprover_core::{
-    BackendError, Bitmap, CircuitShape, HostBuf, HostMemory, Lent, LentEvaluations, LentInputs, MemoryClass,
+    BackendError, Bitmap, ByteOwner, CircuitShape, HostBuf, HostMemory, Lent, LentEvaluations, LentInputs, MemoryClass,
     PendingSums, PointRecord, PointTable, ProvingKey, Query, QuerySums, SharedBytes, SplitProver,
 };
 
@@ -92,10 +92,13 @@ impl CpuBackend {
         let assignment = Assignment::new(&witness);
         witness.release();
         {
-            let Vectors { a, b, c } = &mut vectors;
+            let Vectors { a, b, c, c_missing } = &mut vectors;
+            if *c_missing {
+                multiply(a.words(), b.words(), c.words());
+            }
             quotient(key.domain(), key.h_basis(), self.arithmetic, [a.words(), b.words(), c.words()]);
         }
-        let Vectors { mut a, b, c } = vectors;
+        let Vectors { mut a, b, c, .. } = vectors;
         c.release();
         b.release();
         let sums = self.sums(key, &assignment, a.words());
@@ -117,17 +120,16 @@ impl CpuBackend {
         Ok(Arc::new(ProvingKey::new(parts).expect("the same sizes as before")))
     }
 
-    /// a and b from the matrices, c = a∘b.
+    /// a and b from the matrices. c is there, but hasn't been touched: until it is, it takes no memory.
     fn evaluate<'i>(&self, key: &ProvingKey, witness: &[Scalar]) -> Result<Vectors<'i>, BackendError> {
         let matrices = key.matrices().ok_or(splitprover_core::error::InputsError::EvaluationsMissing)?;
         let n = key.domain().size();
-        let (mut a, mut b, mut c) = (self.vector(n)?, self.vector(n)?, self.vector(n)?);
+        let (mut a, mut b, c) = (self.vector(n)?, self.vector(n)?, self.vector(n)?);
         rayon::join(
             || sparse::product(&matrices.a, witness, a.words()),
             || sparse::product(&matrices.b, witness, b.words()),
         );
-        multiply(a.words(), b.words(), c.words());
-        Ok(Vectors { a, b, c })
+        Ok(Vectors { a, b, c, c_missing: true })
     }
 
     /// Given vectors: used in place where they fill the domain, else copied to longer ones and released.
@@ -150,16 +152,13 @@ impl CpuBackend {
             vector
         };
         let c = c.map(&mut fill);
-        let (mut b, mut a) = (fill(b), fill(a));
+        let (b, a) = (fill(b), fill(a));
+        let c_missing = c.is_none();
         let c = match c {
             Some(c) => c,
-            None => {
-                let mut c = fresh.pop().map_or_else(|| self.vector(n), Ok)?;
-                multiply(a.words(), b.words(), c.words());
-                c
-            }
+            None => fresh.pop().map_or_else(|| self.vector(n), Ok)?,
         };
-        Ok(Vectors { a, b, c })
+        Ok(Vectors { a, b, c, c_missing })
     }
 
     fn vector<'i>(&self, n: usize) -> Result<Vector<'i>, BackendError> {
@@ -171,19 +170,26 @@ impl CpuBackend {
         let g1 = |query: &Query<G1Affine>| {
             let selection = assignment.select(query, 0, 0);
             let terms = Terms { units: &selection.units, parts: &[part(assignment, &selection)] };
-            sum::<G1, _>(self.arithmetic, &QueryRecords::new(query), &terms).to_affine()
+            let sum = sum::<G1, _>(self.arithmetic, &QueryRecords::new(query), &terms).to_affine();
+            wont_need(query);
+            sum
         };
         let b_g2 = || {
             let query = key.b_g2();
             let selection = assignment.select::<G2Affine>(query, 0, 0);
             let terms = Terms { units: &selection.units, parts: &[part(assignment, &selection)] };
-            sum::<G2, _>(self.arithmetic, &QueryRecords::new(query), &terms).to_affine()
+            let sum = sum::<G2, _>(self.arithmetic, &QueryRecords::new(query), &terms).to_affine();
+            wont_need(query);
+            sum
         };
         let hl = || {
             let selection = assignment.select(key.l(), key.shape().num_public + 1, key.h().table().len() as u32);
             let parts = [Part { scalars: h, picks: picks(key.domain(), key.h_basis()) }, part(assignment, &selection)];
             let terms = Terms { units: &selection.units, parts: &parts };
-            sum::<G1, _>(self.arithmetic, &JoinedRecords::new(key.h(), key.l()), &terms).to_affine()
+            let sum = sum::<G1, _>(self.arithmetic, &JoinedRecords::new(key.h(), key.l()), &terms).to_affine();
+            wont_need(key.h());
+            wont_need(key.l());
+            sum
         };
         // One sum has some fifteen windows to share out. More threads than that need several sums at once; fewer are better
         // off with the memory of one.
@@ -198,12 +204,19 @@ impl CpuBackend {
     }
 }
 
+/// A hint, until the next proof.
+fn wont_need<C: PointRecord>(query: &Query<C>) {
+    query.table().wont_need(0..query.table().len());
+}
+
 fn part<'a>(assignment: &'a Assignment, selection: &'a Selection) -> Part<'a> {
     Part { scalars: &assignment.magnitudes, picks: Picks::Some(&selection.picks) }
 }
 
 /// Bytes that a key shares.
 struct Records(HostBuf<u8>);
+
+impl ByteOwner for Records {}
 
 impl AsRef<[u8]> for Records {
     fn as_ref(&self) -> &[u8] {
@@ -226,6 +239,8 @@ struct Vectors<'i> {
     a: Vector<'i>,
     b: Vector<'i>,
     c: Vector<'i>,
+    /// c is still to be made, from a and b.
+    c_missing: bool,
 }
 
 /// A vector to work in: the caller's, or the backend's own.

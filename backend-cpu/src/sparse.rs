@@ -13,20 +13,24 @@ const ROWS: usize = 1 << 10;
 /// Row by row, matrix·witness to `out`; rows that the matrix lacks are zero. Montgomery form, canonical.
 pub(crate) fn product(matrix: &CsrMatrix, witness: &[Scalar], out: &mut [Words]) {
     let dictionary: Vec<Words> = matrix.dictionary().iter().map(words).collect();
+    let (offsets, columns, coefficients) = (matrix.row_offsets(), matrix.columns(), matrix.coefficients());
     out.par_chunks_mut(ROWS).enumerate().for_each(|(job, out)| {
         for (row, out) in (job * ROWS..).zip(out) {
-            *out = if row < matrix.num_rows() { row_product(matrix, &dictionary, witness, row) } else { [0; 4] };
+            *out = [0; 4];
+            if let Some(&[from, to]) = offsets.get(row..row + 2) {
+                let entries = from as usize..to as usize;
+                *out = row_product(&columns[entries.clone()], &coefficients[entries], &dictionary, witness);
+            }
         }
     });
 }
 
 /// One row. Most coefficients are 1 or −1 (indices 0 and 1 of the dictionary), and most values 0 or 1: neither is multiplied.
 #[inline]
-fn row_product(matrix: &CsrMatrix, dictionary: &[Words], witness: &[Scalar], row: usize) -> Words {
+fn row_product(columns: &[u32], coefficients: &[u32], dictionary: &[Words], witness: &[Scalar]) -> Words {
     let one = words(&Scalar::ONE);
-    let range = matrix.row_offsets()[row] as usize..matrix.row_offsets()[row + 1] as usize;
     let mut sum = [0; 4];
-    for (&column, &coefficient) in matrix.columns()[range.clone()].iter().zip(&matrix.coefficients()[range]) {
+    for (&column, &coefficient) in columns.iter().zip(coefficients) {
         let value = words(&witness[column as usize]);
         sum = match coefficient {
             _ if value == [0; 4] => sum,

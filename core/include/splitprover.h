@@ -466,6 +466,12 @@ typedef struct SpKey {
    Matrix B, with as many rows; null exactly if A is.
    */
   const struct SpMatrix *matrix_b;
+  /*
+   A hint, with `ctx`: the `len` bytes at `data`, within the records of one query, won't be read soon, so the host may let go of
+   the memory behind them, if it can have them again from a file. They stay readable, and the same. Any thread, as long as
+   the key's memory is valid. Null: nothing would come of it.
+   */
+  void (*wont_need)(void *ctx, const uint8_t *data, uint64_t len);
 } SpKey;
 
 /*

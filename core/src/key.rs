@@ -19,16 +19,31 @@ use crate::matrix::CsrMatrix;
 use crate::point::{PointFault, PointRecord};
 use crate::verify::VerifyingKey;
 
-/// A range of bytes in shared, immutable memory: a memory map, or a vector.
+/// Immutable memory that [`SharedBytes`] are parts of: a memory map, or a vector.
+pub trait ByteOwner: AsRef<[u8]> + Send + Sync {
+    /// A hint: nobody will read the bytes of `range` soon. Whoever can have them again from elsewhere, as a map can from its
+    /// file, may let go of the memory behind them. They stay readable, and the same, for everybody.
+    fn wont_need(&self, _range: Range<usize>) {}
+
+    /// Whether [`wont_need`](Self::wont_need) does anything. Then it is worth some work to be done with one part of the bytes
+    /// before the next is read.
+    fn lets_go(&self) -> bool {
+        false
+    }
+}
+
+impl ByteOwner for Vec<u8> {}
+
+/// A range of bytes in shared, immutable memory.
 #[derive(Clone)]
 pub struct SharedBytes {
-    owner: Arc<dyn AsRef<[u8]> + Send + Sync>,
+    owner: Arc<dyn ByteOwner>,
     range: Range<usize>,
 }
 
 impl SharedBytes {
     /// All of `owner`.
-    pub fn new(owner: Arc<dyn AsRef<[u8]> + Send + Sync>) -> Self {
+    pub fn new(owner: Arc<dyn ByteOwner>) -> Self {
         let range = 0..(*owner).as_ref().len();
         Self { owner, range }
     }
@@ -40,6 +55,16 @@ impl SharedBytes {
         }
         let base = self.range.start;
         Some(Self { owner: self.owner.clone(), range: base + range.start..base + range.end })
+    }
+
+    /// A hint that these bytes won't be read soon: see [`ByteOwner::wont_need`].
+    pub fn wont_need(&self) {
+        self.owner.wont_need(self.range.clone());
+    }
+
+    /// Whether the hint does anything.
+    pub fn lets_go(&self) -> bool {
+        self.owner.lets_go()
     }
 }
 
@@ -100,6 +125,19 @@ impl<C: PointRecord> PointTable<C> {
     /// All records, one after the other: `len` × [`PointRecord::BYTES`] bytes.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes
+    }
+
+    /// What the records are stored in.
+    pub fn shared_bytes(&self) -> &SharedBytes {
+        &self.bytes
+    }
+
+    /// A hint that the records of a range, as much of it as there is, won't be read soon: see [`ByteOwner::wont_need`].
+    pub fn wont_need(&self, records: Range<usize>) {
+        let end = records.end.min(self.count);
+        if let Some(bytes) = self.bytes.slice(records.start.min(end) * C::BYTES..end * C::BYTES) {
+            bytes.wont_need();
+        }
     }
 
     /// One record.
@@ -435,5 +473,39 @@ impl ProvingKey {
     /// The parts, to build another key from.
     pub fn parts(&self) -> &ProvingKeyParts {
         &self.parts
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Mutex, PoisonError};
+
+    use super::*;
+
+    /// Remembers what it has been told.
+    struct Listener(Vec<u8>, Mutex<Vec<Range<usize>>>);
+
+    impl AsRef<[u8]> for Listener {
+        fn as_ref(&self) -> &[u8] {
+            &self.0
+        }
+    }
+
+    impl ByteOwner for Listener {
+        fn wont_need(&self, range: Range<usize>) {
+            self.1.lock().unwrap_or_else(PoisonError::into_inner).push(range);
+        }
+    }
+
+    #[test]
+    fn hints_reach_the_owner_with_its_own_offsets_and_stay_within_the_table() {
+        let owner = Arc::new(Listener(vec![0; 1000], Mutex::default()));
+        let table = SharedBytes::new(owner.clone()).slice(4..4 + 3 * 96).and_then(PointTable::<G1Affine>::new).unwrap();
+        for range in [0..3, 1..2, 2..100, 3..3, 7..9] {
+            table.wont_need(range);
+        }
+        let heard = owner.1.lock().unwrap();
+        assert_eq!(heard[..], [4..292, 100..196, 196..292, 292..292, 292..292]);
+        assert!(!table.shared_bytes().lets_go());
     }
 }

@@ -40,7 +40,7 @@ pub use domain::{Domain, RootOfUnity};
 pub use error::{BackendError, FinishError, KeyError, StartError};
 pub use host_buf::{Disposal, HostBuf, HostMemory};
 pub use inputs::{Evaluations, Inputs, Lent, LentEvaluations, LentInputs};
-pub use key::{CircuitShape, HBasis, Matrices, PointTable, ProvingKey, ProvingKeyParts, Query, SharedBytes};
+pub use key::{ByteOwner, CircuitShape, HBasis, Matrices, PointTable, ProvingKey, ProvingKeyParts, Query, SharedBytes};
 pub use matrix::CsrMatrix;
 pub use memory::{MemoryClass, MemoryLedger};
 pub use point::PointRecord;

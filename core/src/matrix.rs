@@ -4,6 +4,8 @@
 //! column and an index into the dictionary. Row i times the witness is the evaluation at row i of the domain.
 
 use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
 
 use blstrs::Scalar;
 use ff::Field;
@@ -47,13 +49,51 @@ pub enum MatrixError {
     Unstable,
 }
 
-/// A sparse matrix over F_r: rows are constraints, columns are variables.
+/// Immutable numbers: a vector's, or in memory that something else keeps alive.
+#[derive(Clone)]
+pub(crate) struct Numbers<T>(Arc<dyn AsRef<[T]> + Send + Sync>);
+
+impl<T> Numbers<T> {
+    pub(crate) fn new(owner: Arc<dyn AsRef<[T]> + Send + Sync>) -> Self {
+        Self(owner)
+    }
+}
+
+impl<T: Send + Sync + 'static> From<Vec<T>> for Numbers<T> {
+    fn from(numbers: Vec<T>) -> Self {
+        Self(Arc::new(numbers))
+    }
+}
+
+impl<T> std::ops::Deref for Numbers<T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        (*self.0).as_ref()
+    }
+}
+
+impl<T: PartialEq> PartialEq for Numbers<T> {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+
+impl<T: Eq> Eq for Numbers<T> {}
+
+impl<T: fmt::Debug> fmt::Debug for Numbers<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}
+
+/// A sparse matrix over F_r: rows are constraints, columns are variables. Clones share the numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CsrMatrix {
-    row_offsets: Vec<u32>,
-    columns: Vec<u32>,
-    coefficients: Vec<u32>,
-    dictionary: Vec<Scalar>,
+    row_offsets: Numbers<u32>,
+    columns: Numbers<u32>,
+    coefficients: Numbers<u32>,
+    dictionary: Numbers<Scalar>,
     num_columns: usize,
 }
 
@@ -117,7 +157,8 @@ impl CsrMatrix {
         if placed != count {
             return Err(MatrixError::Unstable);
         }
-        Ok(Self { row_offsets, columns, coefficients, dictionary, num_columns })
+        let (columns, coefficients) = (columns.into(), coefficients.into());
+        Ok(Self { row_offsets: row_offsets.into(), columns, coefficients, dictionary: dictionary.into(), num_columns })
     }
 
     /// Takes the arrays of a matrix, as [`row_offsets`](Self::row_offsets), [`columns`](Self::columns),
@@ -132,6 +173,18 @@ impl CsrMatrix {
         columns: Vec<u32>,
         coefficients: Vec<u32>,
         dictionary: Vec<Scalar>,
+        num_columns: usize,
+    ) -> Result<Self, MatrixError> {
+        let (columns, coefficients) = (columns.into(), coefficients.into());
+        Self::from_numbers(row_offsets.into(), columns, coefficients, dictionary.into(), num_columns)
+    }
+
+    /// [`from_parts`](Self::from_parts) of numbers that may be somebody else's.
+    pub(crate) fn from_numbers(
+        row_offsets: Numbers<u32>,
+        columns: Numbers<u32>,
+        coefficients: Numbers<u32>,
+        dictionary: Numbers<Scalar>,
         num_columns: usize,
     ) -> Result<Self, MatrixError> {
         let require = |holds, what| if holds { Ok(()) } else { Err(MatrixError::Parts(what)) };

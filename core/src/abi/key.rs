@@ -1,6 +1,7 @@
 //! The proving key across the boundary: as views on the host's side, as a [`ProvingKey`] again on a Rust plug-in's.
 
 use std::ffi::c_void;
+use std::ops::Range;
 use std::sync::Arc;
 
 use blstrs::{G1Affine, Scalar};
@@ -11,8 +12,8 @@ use super::{copy_sized, slice};
 use crate::density::Bitmap;
 use crate::domain::{Domain, RootOfUnity};
 use crate::error::BackendError;
-use crate::key::{HBasis, Matrices, PointTable, ProvingKey, ProvingKeyParts, Query, SharedBytes, Storage};
-use crate::matrix::CsrMatrix;
+use crate::key::{ByteOwner, HBasis, Matrices, PointTable, ProvingKey, ProvingKeyParts, Query, SharedBytes, Storage};
+use crate::matrix::{CsrMatrix, Numbers};
 use crate::point::PointRecord;
 use crate::verify::VerifyingKey;
 
@@ -108,8 +109,34 @@ impl KeyOwner {
             h: query(key.h()),
             matrix_a: matrix(0),
             matrix_b: matrix(1),
+            wont_need: self.tables().iter().any(|bytes| bytes.lets_go()).then_some(wont_need),
         }
     }
+
+    /// The records of the queries.
+    fn tables(&self) -> [&SharedBytes; 5] {
+        let key = &self.key;
+        let [a, b_g1, l, h] = [key.a(), key.b_g1(), key.l(), key.h()].map(|query| query.table().shared_bytes());
+        [a, b_g1, key.b_g2().table().shared_bytes(), l, h]
+    }
+}
+
+/// # Safety
+/// `ctx` is that of a view whose owner is still referenced.
+unsafe extern "C" fn wont_need(ctx: *mut c_void, data: *const u8, len: u64) {
+    super::quietly((), || {
+        // SAFETY: `view` took it from an `Arc<KeyOwner>` that is still alive by the caller's promise.
+        let Some(owner) = (unsafe { ctx.cast::<KeyOwner>().as_ref() }) else { return };
+        // What isn't within the records of one query is no hint about this key. `data` is only compared.
+        let range = |bytes: &SharedBytes| {
+            let from = (data as usize).checked_sub(bytes.as_ptr() as usize)?;
+            Some(from..from.checked_add(usize::try_from(len).ok()?)?)
+        };
+        let part = owner.tables().into_iter().find_map(|bytes| bytes.slice(range(bytes)?));
+        if let Some(part) = part {
+            part.wont_need();
+        }
+    });
 }
 
 /// # Safety
@@ -131,11 +158,12 @@ unsafe extern "C" fn release(ctx: *mut c_void) {
 struct Retained {
     ctx: *mut c_void,
     release: unsafe extern "C" fn(*mut c_void),
+    wont_need: Option<unsafe extern "C" fn(*mut c_void, *const u8, u64)>,
 }
 
-// SAFETY: the ABI allows `release` from any thread.
+// SAFETY: the ABI allows `release` and `wont_need` from any thread.
 unsafe impl Send for Retained {}
-// SAFETY: nothing is done with a shared reference.
+// SAFETY: a shared reference only calls `wont_need`, which any threads may at once.
 unsafe impl Sync for Retained {}
 
 impl Drop for Retained {
@@ -145,15 +173,28 @@ impl Drop for Retained {
     }
 }
 
-/// A range of the host's key.
-struct ForeignBytes {
-    data: &'static [u8],
-    _key: Arc<Retained>,
+/// A part of the host's key. The `'static` is as long as the reference to the key beside it, and never leaves this struct.
+struct Foreign<T: 'static> {
+    data: &'static [T],
+    key: Arc<Retained>,
 }
 
-impl AsRef<[u8]> for ForeignBytes {
-    fn as_ref(&self) -> &[u8] {
+impl<T> AsRef<[T]> for Foreign<T> {
+    fn as_ref(&self) -> &[T] {
         self.data
+    }
+}
+
+impl ByteOwner for Foreign<u8> {
+    fn wont_need(&self, range: Range<usize>) {
+        if let (Some(wont_need), Some(bytes)) = (self.key.wont_need, self.data.get(range)) {
+            // SAFETY: the key is alive, and the bytes are records of one of its queries.
+            unsafe { wont_need(self.key.ctx, bytes.as_ptr(), bytes.len() as u64) }
+        }
+    }
+
+    fn lets_go(&self) -> bool {
+        self.key.wont_need.is_some()
     }
 }
 
@@ -161,7 +202,7 @@ fn refuse(reason: impl std::fmt::Display) -> BackendError {
     BackendError::device("key across the plug-in boundary", reason)
 }
 
-/// A Rust plug-in's side: the key again, without copying its point tables.
+/// A Rust plug-in's side: the key again, without copying its point tables or matrices.
 ///
 /// # Safety
 /// `view` is what a host passed to `load_key`, as [`SpKey`] describes it.
@@ -173,7 +214,7 @@ pub(super) unsafe fn rebuild(view: *const SpKey) -> Result<Arc<ProvingKey>, Back
     };
     // SAFETY: during `load_key` the host's key is alive.
     unsafe { retain(view.ctx) };
-    let retained = Arc::new(Retained { ctx: view.ctx, release });
+    let retained = Arc::new(Retained { ctx: view.ctx, release, wont_need: view.wont_need });
 
     let size = |n: u64| usize::try_from(n).map_err(refuse);
     let num_public = size(view.shape.num_public)?;
@@ -205,8 +246,10 @@ pub(super) unsafe fn rebuild(view: *const SpKey) -> Result<Arc<ProvingKey>, Back
     let matrices = if view.matrix_a.is_null() || view.matrix_b.is_null() {
         None
     } else {
-        // SAFETY: not null, so matrices by the host's promise.
-        Some(Arc::new(unsafe { Matrices { a: matrix(view.matrix_a)?, b: matrix(view.matrix_b)? } }))
+        // SAFETY: not null, so matrices by the host's promise; their memory lives as long as `retained`, which they keep.
+        Some(Arc::new(unsafe {
+            Matrices { a: matrix(view.matrix_a, &retained)?, b: matrix(view.matrix_b, &retained)? }
+        }))
     };
     // SAFETY: the queries' memory lives as long as `retained`, which every `SharedBytes` made here keeps.
     let parts = unsafe {
@@ -231,9 +274,9 @@ pub(super) unsafe fn rebuild(view: *const SpKey) -> Result<Arc<ProvingKey>, Back
 /// `view` describes memory that lives as long as `retained`.
 unsafe fn query<C: PointRecord>(view: &SpQuery, retained: &Arc<Retained>) -> Result<Query<C>, BackendError> {
     let bytes = view.num_records.checked_mul(C::BYTES as u64).ok_or_else(|| refuse("a query overflows"))?;
-    // SAFETY: readable and immutable as long as `retained`; the `'static` never leaves `ForeignBytes`, which keeps that.
+    // SAFETY: readable and immutable as long as `retained`; the `'static` never leaves `Foreign`, which keeps that.
     let data = unsafe { slice::<u8>(view.records, bytes) }.ok_or_else(|| refuse("a query without records"))?;
-    let owner = ForeignBytes { data, _key: retained.clone() };
+    let owner = Foreign { data, key: retained.clone() };
     let table = PointTable::new(SharedBytes::new(Arc::new(owner))).ok_or_else(|| refuse("a broken record"))?;
     if view.density.is_null() {
         return Ok(Query::full(table));
@@ -252,24 +295,34 @@ unsafe fn query<C: PointRecord>(view: &SpQuery, retained: &Arc<Retained>) -> Res
 }
 
 /// # Safety
-/// `view` points to a matrix whose arrays are readable during the call.
-unsafe fn matrix(view: *const SpMatrix) -> Result<CsrMatrix, BackendError> {
+/// `view` points to a matrix whose arrays are readable and immutable as long as `retained`.
+unsafe fn matrix(view: *const SpMatrix, retained: &Arc<Retained>) -> Result<CsrMatrix, BackendError> {
+    /// # Safety
+    /// As [`slice`], for as long as `retained`.
+    unsafe fn numbers<T: Copy + Send + Sync + 'static>(
+        data: *const T,
+        len: u64,
+        retained: &Arc<Retained>,
+    ) -> Option<Numbers<T>> {
+        // SAFETY: by the caller's promise; the `'static` never leaves `Foreign`, which keeps `retained`.
+        let data = unsafe { slice::<T>(data, len) }?;
+        Some(Numbers::new(Arc::new(Foreign { data, key: retained.clone() })))
+    }
     // SAFETY: by the caller's promise.
     let view = unsafe { view.read() };
     let rows = view.num_rows.checked_add(1).ok_or_else(|| refuse("a matrix overflows"))?;
     // SAFETY: array lengths as `SpMatrix` gives them; a `Scalar` is four limbs.
     let arrays = unsafe {
         (
-            slice(view.row_offsets, rows),
-            slice(view.columns, view.num_entries),
-            slice(view.coefficients, view.num_entries),
-            slice(view.dictionary.cast::<Scalar>(), view.num_coefficients),
+            numbers(view.row_offsets, rows, retained),
+            numbers(view.columns, view.num_entries, retained),
+            numbers(view.coefficients, view.num_entries, retained),
+            numbers(view.dictionary.cast::<Scalar>(), view.num_coefficients, retained),
         )
     };
     let (Some(rows), Some(columns), Some(coefficients), Some(dictionary)) = arrays else {
         return Err(refuse("a matrix at a bad address"));
     };
     let num_columns = usize::try_from(view.num_columns).map_err(refuse)?;
-    let copies = (rows.to_vec(), columns.to_vec(), coefficients.to_vec(), dictionary.to_vec());
-    CsrMatrix::from_parts(copies.0, copies.1, copies.2, copies.3, num_columns).map_err(refuse)
+    CsrMatrix::from_numbers(rows, columns, coefficients, dictionary, num_columns).map_err(refuse)
 }

@@ -16,9 +16,9 @@ const _: () = {
     assert!(size_of::<SpDevice>() == 72 && offset_of!(SpDevice, memory_bytes) == 56);
     assert!(size_of::<SpErrorInfo>() == 64 && offset_of!(SpErrorInfo, what) == 16);
     assert!(size_of::<SpShape>() == 24 && size_of::<SpQuery>() == 48 && size_of::<SpMatrix>() == 64);
-    assert!(size_of::<SpKey>() == 1224 && offset_of!(SpKey, shape) == 32 && offset_of!(SpKey, root) == 64);
+    assert!(size_of::<SpKey>() == 1232 && offset_of!(SpKey, shape) == 32 && offset_of!(SpKey, root) == 64);
     assert!(offset_of!(SpKey, alpha_g1) == 96 && offset_of!(SpKey, ic) == 960 && offset_of!(SpKey, a) == 968);
-    assert!(offset_of!(SpKey, matrix_a) == 1208);
+    assert!(offset_of!(SpKey, matrix_a) == 1208 && offset_of!(SpKey, wont_need) == 1224);
     assert!(size_of::<SpVector>() == 32 && size_of::<SpInputs>() == 168);
     assert!(offset_of!(SpInputs, vectors) == 24 && offset_of!(SpInputs, release) == 152);
     assert!(size_of::<SpSums>() == 488 && offset_of!(SpSums, b_g2) == 200 && offset_of!(SpSums, hl) == 392);

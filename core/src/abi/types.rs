@@ -338,6 +338,10 @@ pub struct SpKey {
     pub matrix_a: *const SpMatrix,
     /// Matrix B, with as many rows; null exactly if A is.
     pub matrix_b: *const SpMatrix,
+    /// A hint, with `ctx`: the `len` bytes at `data`, within the records of one query, won't be read soon, so the host may let go of
+    /// the memory behind them, if it can have them again from a file. They stay readable, and the same. Any thread, as long as
+    /// the key's memory is valid. Null: nothing would come of it.
+    pub wont_need: Option<unsafe extern "C" fn(ctx: *mut c_void, data: *const u8, len: u64)>,
 }
 
 /// One lent vector of scalars.

@@ -10,7 +10,7 @@ use super::Failure;
 use super::progress::Progress;
 use crate::formats::params::{Circuit, is_params};
 use crate::formats::zkey::OpenOptions;
-use crate::formats::{FormatResult, ParamsFile, Stamps, ZkeyFile};
+use crate::formats::{FormatResult, ParamsFile, Residency, Stamps, ZkeyFile};
 
 /// What a `.params` key needs beside its file.
 #[derive(Clone, Debug, clap::Args)]
@@ -77,11 +77,18 @@ impl KeyFile {
     }
 }
 
-/// Opens a `.zkey`, with a progress bar for the point checks and a warning if its trapdoor is known.
+/// Opens a `.zkey` for one use, with a progress bar for the point checks and a warning if its trapdoor is known. The key's pages
+/// don't stay in memory.
 pub(super) fn open_zkey(path: &Path, recheck: bool, deep: bool) -> Result<ZkeyFile, Failure> {
+    open_zkey_for(path, recheck, deep, Residency::Brief)
+}
+
+/// The same with pages that may stay longer: for many proofs.
+pub(super) fn open_zkey_for(path: &Path, recheck: bool, deep: bool, residency: Residency) -> Result<ZkeyFile, Failure> {
     let progress = Progress::new("checking points");
     let report = |done, total| progress.update(done, total);
-    let file = ZkeyFile::open(path, OpenOptions { recheck, deep, stamps: Stamps::User, progress: Some(&report) })?;
+    let options = OpenOptions { recheck, deep, stamps: Stamps::User, residency, progress: Some(&report) };
+    let file = ZkeyFile::open(path, options)?;
     drop(progress);
     if file.is_insecure() {
         eprintln!("splitprover: warning: {}: INSECURE development key, anyone can forge its proofs", path.display());
@@ -89,11 +96,13 @@ pub(super) fn open_zkey(path: &Path, recheck: bool, deep: bool) -> Result<ZkeyFi
     Ok(file)
 }
 
-/// Opens a `.params`, with a progress bar for the conversion, and a warning if it has to be made again next time.
+/// Opens a `.params` for one use, with a progress bar for the conversion, and a warning if it has to be made again next time.
 pub(super) fn open_params(path: &Path, recheck: bool, deep: bool) -> Result<ParamsFile, Failure> {
     let progress = Progress::new("converting points");
     let report = |done, total| progress.update(done, total);
-    let file = ParamsFile::open(path, OpenOptions { recheck, deep, stamps: Stamps::User, progress: Some(&report) })?;
+    let residency = Residency::Brief;
+    let options = OpenOptions { recheck, deep, stamps: Stamps::User, residency, progress: Some(&report) };
+    let file = ParamsFile::open(path, options)?;
     drop(progress);
     if let Some(reason) = &file.not_cached {
         let reason = reason.escape_debug();

@@ -13,21 +13,38 @@
 //! * Not noticed: a writer that keeps the size and sets the modification time back, and a change between the last check
 //!   and the last read. Not handled: a disk that fails under the map, where no handler was installed.
 //!
+//! # Pages
+//! What has been read through a map counts as the process's resident memory for as long as the system doesn't want the pages, which
+//! may be for ever. A map with [`Residency::Brief`] lets them go when its reader says that they won't be needed soon. They stay in
+//! the system's cache, so reading them again is no reading from the disk.
+//!
 //! Files that are read once from beginning to end (`.wtns`, JSON) aren't mapped: there a cut file is an ordinary error.
 #![allow(unsafe_code)]
 
 mod fault;
 
 use std::fs::File;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use memmap2::Mmap;
+use memmap2::{Mmap, UncheckedAdvice};
+use splitprover_core::ByteOwner;
 
 use super::error::{FormatResult, Place};
 use super::source::{FileIdentity, open_regular};
 
 pub use fault::survive_shrinking;
+
+/// How long the pages of a mapped file stay with the process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Residency {
+    /// As long as the system lets them: for keys that prove again and again.
+    #[default]
+    Long,
+    /// Until their reader is done with them for the time being: little memory, for some page faults in each proof.
+    Brief,
+}
 
 /// A file mapped into memory, read-only.
 #[derive(Debug)]
@@ -38,6 +55,7 @@ pub struct MappedFile {
     file: File,
     identity: FileIdentity,
     place: Place,
+    residency: Residency,
 }
 
 impl MappedFile {
@@ -46,26 +64,32 @@ impl MappedFile {
     /// # Errors
     /// If the file can't be opened or mapped, or isn't a regular file.
     pub fn open(path: &Path) -> FormatResult<Arc<Self>> {
+        Self::open_for(path, Residency::Long)
+    }
+
+    /// Maps a regular file whose pages are to stay so long.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_for(path: &Path, residency: Residency) -> FormatResult<Arc<Self>> {
         let place = Place::file(path);
         let (file, identity) = open_regular(&place, path)?;
-        Self::of(file, identity, place, true)
+        Self::of(file, identity, place, residency, true)
     }
 
     /// Maps a file without a name, which nobody else can cut: it takes no place among those that are looked after.
     pub(super) fn anonymous(file: File, place: &Place) -> FormatResult<Arc<Self>> {
         let identity = FileIdentity::of(&file).map_err(|e| place.io("cannot look at", e))?;
-        Self::of(file, identity, place.clone(), false)
+        Self::of(file, identity, place.clone(), Residency::Long, false)
     }
 
-    /// Maps the same file anew: none of its pages is resident on this map's account then.
-    pub(super) fn again(&self) -> FormatResult<Arc<Self>> {
-        let file = self.file.try_clone().map_err(|e| self.place.io("cannot open again", e))?;
-        let map = Self::of(file, self.identity, self.place.clone(), true)?;
-        map.check_unchanged()?;
-        Ok(map)
-    }
-
-    fn of(file: File, identity: FileIdentity, place: Place, looked_after: bool) -> FormatResult<Arc<Self>> {
+    fn of(
+        file: File,
+        identity: FileIdentity,
+        place: Place,
+        residency: Residency,
+        looked_after: bool,
+    ) -> FormatResult<Arc<Self>> {
         let size = usize::try_from(identity.size)
             .map_err(|_| place.unexpected(None, "file size", "at most the address space", identity.size))?;
         // SAFETY: memmap2 asks that the file isn't changed while it is mapped, because a `&[u8]` over it promises
@@ -75,7 +99,20 @@ impl MappedFile {
         // the copy, or use values that can only make a result wrong.
         let map = unsafe { memmap2::MmapOptions::new().len(size).map(&file) }.map_err(|e| place.io("cannot map", e))?;
         let registration = looked_after.then(|| fault::Registration::new(&map));
-        Ok(Arc::new(Self { registration, map, file, identity, place }))
+        Ok(Arc::new(Self { registration, map, file, identity, place, residency }))
+    }
+
+    /// Lets go of the pages of a range, rounded outwards; what isn't in the file is left out.
+    pub(super) fn let_go(&self, range: Range<usize>) {
+        let length = range.end.min(self.map.len()).saturating_sub(range.start);
+        if length == 0 {
+            return;
+        }
+        // SAFETY: memmap2 warns of writes, since the pages of a private map would read as zeros from now on. This one is shared and
+        // read-only, so they read as the file does, before and after: it is what the system itself does at any time when it is
+        // short of memory. (A page that `fault` has put in place of a lost one reads as zeros, before and after.)
+        let result = unsafe { self.map.unchecked_advise_range(UncheckedAdvice::DontNeed, range.start, length) };
+        debug_assert!(result.is_ok(), "letting go of {range:?}: {result:?}");
     }
 
     /// Device, inode, size and times of the file when it was opened.
@@ -101,6 +138,18 @@ impl MappedFile {
     pub(super) fn unless_changed<T>(&self, result: FormatResult<T>) -> FormatResult<T> {
         self.check_unchanged()?;
         result
+    }
+}
+
+impl ByteOwner for MappedFile {
+    fn wont_need(&self, range: Range<usize>) {
+        if self.residency == Residency::Brief {
+            self.let_go(range);
+        }
+    }
+
+    fn lets_go(&self) -> bool {
+        self.residency == Residency::Brief
     }
 }
 
@@ -136,10 +185,62 @@ mod tests {
         assert!(bytes[..1 << 16].iter().all(|&byte| byte == 7));
         assert!(bytes[1 << 16..].iter().all(|&byte| byte == 0));
         assert!(matches!(map.check_unchanged().unwrap_err().problem(), super::super::Problem::Changed));
-        // Growing back doesn't bring the lost pages back.
+        // Letting go doesn't bring the lost pages back, nor does growing.
+        map.let_go(0..usize::MAX);
+        assert!(bytes[1 << 16..].iter().all(|&byte| byte == 0));
         file.as_file().set_len(3 << 16).unwrap();
         assert!(map.has_lost_pages());
         other.check_unchanged().unwrap();
+    }
+
+    /// KiB of a map that are resident, as /proc/self/smaps says.
+    fn resident(map: &MappedFile) -> usize {
+        let smaps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+        let start = format!("{:x}-", (*map).as_ref().as_ptr() as usize);
+        let of_map = smaps.lines().skip_while(|line| !line.starts_with(&start));
+        let rss = of_map.filter_map(|line| line.strip_prefix("Rss:")).next().unwrap();
+        rss.trim().trim_end_matches(" kB").parse().unwrap()
+    }
+
+    #[test]
+    fn pages_that_were_let_go_of_leave_the_process_and_read_as_before() {
+        let file = file_of(8);
+        let sum = |map: &MappedFile| map.as_ref().iter().map(|&byte| usize::from(byte)).sum::<usize>();
+        for (residency, stays) in [(Residency::Long, true), (Residency::Brief, false)] {
+            let map = MappedFile::open_for(file.path(), residency).unwrap();
+            assert_eq!(map.lets_go(), !stays);
+            for _ in 0..2 {
+                assert_eq!(sum(&map), 7 * (8 << 16));
+                assert_eq!(resident(&map), 512);
+                // Rounded outwards; what lies beyond the end doesn't matter.
+                map.wont_need(1..(4 << 16) - 1);
+                assert_eq!(resident(&map), if stays { 512 } else { 256 });
+                map.wont_need(4 << 16..usize::MAX);
+                map.wont_need(1 << 40..usize::MAX);
+                assert_eq!(resident(&map), if stays { 512 } else { 0 });
+            }
+            map.let_go(0..usize::MAX);
+            assert_eq!(resident(&map), 0);
+            map.check_unchanged().unwrap();
+        }
+    }
+
+    #[test]
+    fn pages_may_be_let_go_of_while_others_read_them() {
+        let file = file_of(8);
+        let map = MappedFile::open_for(file.path(), Residency::Brief).unwrap();
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    for _ in 0..20 {
+                        assert!((*map).as_ref().iter().all(|&byte| byte == 7));
+                    }
+                });
+            }
+            for i in 0..200 {
+                map.wont_need((i % 8) << 16..(i % 8 + 1) << 16);
+            }
+        });
     }
 
     #[test]

@@ -52,7 +52,7 @@ pub mod zkey;
 pub use compact::{is_compact, proofs_from_bytes, read_proofs};
 pub use container::Section;
 pub use error::{FormatError, FormatResult, Problem};
-pub use map::{MappedFile, survive_shrinking};
+pub use map::{MappedFile, Residency, survive_shrinking};
 pub use output::{OutputFile, write_files};
 pub use params::{ParamsFile, write_params};
 pub use r1cs::R1csFile;

@@ -21,7 +21,7 @@ use ff::Field;
 use rayon::prelude::*;
 use splitprover_core::domain::MAX_LOG2;
 use splitprover_core::{
-    BackendError, Bitmap, Domain, HBasis, HostBuf, HostMemory, KeyError, Matrices, MemoryClass, PointRecord,
+    BackendError, Bitmap, ByteOwner, Domain, HBasis, HostBuf, HostMemory, KeyError, Matrices, MemoryClass, PointRecord,
     PointTable, ProvingKey, ProvingKeyParts, Query, RootOfUnity, SharedBytes, VerifyingKey,
 };
 
@@ -220,6 +220,8 @@ impl QueryGroup for G2Affine {
 
 /// Key memory that a table can share.
 struct KeyMemory(HostBuf<u8>);
+
+impl ByteOwner for KeyMemory {}
 
 impl AsRef<[u8]> for KeyMemory {
     fn as_ref(&self) -> &[u8] {

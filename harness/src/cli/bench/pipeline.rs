@@ -20,12 +20,12 @@ use serde_json::json;
 use splitprover_core::{HBasis, HostMemory, MemoryClass, ProvingKey};
 
 use super::super::backend::{self, Choice};
-use super::super::key_file::open_zkey;
+use super::super::key_file::open_zkey_for;
 use super::super::setup::{ShapeName, failure};
 use super::super::{Failure, print, print_json};
 use super::key_maker;
 use crate::engine::{Capacity, DeviceSpec, Hold, WorkPermit, limits};
-use crate::formats::write_files;
+use crate::formats::{Residency, write_files};
 use crate::setup::{Resources, Synthetic, Trapdoor, generate};
 use measure::{Outcome, Plan, Setting};
 
@@ -372,7 +372,7 @@ fn key(
 ) -> Result<(Arc<ProvingKey>, u64), Failure> {
     let expected = crate::engine::SyntheticSource::shape(circuit);
     let (key, bytes) = match &arguments.zkey {
-        Some(path) => (open_zkey(path, false, false)?.key.clone(), 0),
+        Some(path) => (open_zkey_for(path, false, false, Residency::Long)?.key.clone(), 0),
         None => {
             let memory = HostMemory::default();
             let maker = backend::open(device, &Default::default())?;

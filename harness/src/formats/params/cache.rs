@@ -2,9 +2,12 @@
 //!
 //! A conversion is named by the hash of the contents it was made from, so that copies of a key share one, and a stamp for the
 //! key's path says which it is and what the conversion's file looked like when it was written. If both files are as they
-//! were, nothing is read but a header. If the stamp doesn't fit, the key's contents are hashed; a conversion of that name is
-//! used again once its own hash has been found right. So it is after the machine has been started anew: a conversion isn't waited
+//! were, nothing is read but a header. If the stamp doesn't fit, and there is a conversion of the right size, the key's contents are
+//! hashed; a conversion of that name is used again once its own hash has been found right. So it is after the machine has been started anew: a conversion isn't waited
 //! for until it is on the disk, and a name may outlive a crash that the contents didn't. As with stamps, whoever can write to the user's cache can act as the user.
+//!
+//! Otherwise the contents are read once: each piece of some thousand points is decoded, checked and hashed, written to the conversion,
+//! and hashed as it was written.
 //!
 //! The file: one page of header (magic; BLAKE3 of the rest of the header; hash of the key file; hash of the records; five counts
 //! as u64, little-endian), then the tables H, L, A, B in G1, B in G2, each at a multiple of a page.
@@ -21,14 +24,14 @@ use splitprover_core::SharedBytes;
 
 use super::super::container::Section;
 use super::super::error::{FormatResult, Place};
-use super::super::map::MappedFile;
+use super::super::map::{MappedFile, Residency};
 use super::super::source::FileIdentity;
 use super::super::stamp::{Stamp, create_folder};
 use super::super::zkey::{OpenOptions, PointsChecked};
 use super::layout::{Layout, PAGE};
-use super::points::{Unconverted, convert_all};
+use super::points::{Contents, Hashes, Unconverted, hash_records};
 
-const MAGIC: [u8; 8] = *b"SPpoint1";
+const MAGIC: [u8; 8] = *b"SPpoint2";
 /// Bytes of the header that are used.
 const HEADER: usize = 8 + 32 + 32 + 32 + 5 * 8;
 /// Bytes that are hashed at a time.
@@ -82,8 +85,8 @@ struct Opened {
     records: [u8; 32],
 }
 
-fn open_conversion(path: &Path, layout: &Layout, source: &[u8; 32]) -> Option<Opened> {
-    let map = MappedFile::open(path).ok()?;
+fn open_conversion(path: &Path, layout: &Layout, source: &[u8; 32], residency: Residency) -> Option<Opened> {
+    let map = MappedFile::open_for(path, residency).ok()?;
     let bytes = SharedBytes::new(map.clone());
     if bytes.len() != PAGE.checked_add(layout.converted_size)? {
         return None;
@@ -108,6 +111,7 @@ pub(super) fn open(
     options: OpenOptions<'_>,
 ) -> FormatResult<Converted> {
     let place = Place::file(path);
+    let contents = Contents { bytes, layout, map: Some(map) };
     let sections: Vec<Section> = layout
         .tables
         .iter()
@@ -119,41 +123,43 @@ pub(super) fn open(
     let stamped = stamp.as_ref().filter(|_| again).and_then(|stamp| stamp.read_payload(PAYLOAD));
     if let Some(Opened { points, map, .. }) = stamped.and_then(|stamped| {
         let (source, _) = stamped.split_first_chunk::<32>()?;
-        let opened = open_conversion(&conversion_path(folder, source), layout, source)?;
+        let opened = open_conversion(&conversion_path(folder, source), layout, source, options.residency)?;
         (payload(source, &opened.map) == stamped).then_some(opened)
     }) {
         return Ok(Converted { points, map, points_checked: PointsChecked::ByStamp, not_cached: None });
     }
 
-    let source = hash(bytes);
-    let name = conversion_path(folder, &source);
-    let put_stamp = |opened: &Opened| match &stamp {
-        Some(stamp) => stamp.write_payload(&payload(&source, &opened.map)).err(),
+    let put_stamp = |source: &[u8; 32], opened: &Opened| match &stamp {
+        Some(stamp) => stamp.write_payload(&payload(source, &opened.map)).err(),
         None => Some("the file has no canonical path".to_owned()),
     };
-    if again
-        && let Some(opened) = open_conversion(&name, layout, &source)
-        && hash(&opened.points) == opened.records
-    {
-        let not_cached = put_stamp(&opened);
-        let Opened { points, map, .. } = opened;
-        return Ok(Converted { points, map, points_checked: PointsChecked::ByStamp, not_cached });
+    if again && has_conversion_of_size(folder, layout) {
+        let source = contents.hash().ok_or_else(|| place.changed())?;
+        if let Some(opened) = open_conversion(&conversion_path(folder, &source), layout, &source, options.residency)
+            && hash_records(&opened.points, layout) == Some(opened.records)
+        {
+            let not_cached = put_stamp(&source, &opened);
+            let Opened { points, map, .. } = opened;
+            return Ok(Converted { points, map, points_checked: PointsChecked::ByStamp, not_cached });
+        }
     }
 
     let points_checked = if options.deep { PointsChecked::InSubgroup } else { PointsChecked::OnCurve };
-    let kept = match write_conversion(folder, &name, bytes, layout, &source, options) {
-        Ok(()) => open_conversion(&name, layout, &source).ok_or_else(|| "it can't be read back".to_owned()),
+    let kept = match write_conversion(folder, contents, options) {
+        Ok(source) => open_conversion(&conversion_path(folder, &source), layout, &source, options.residency)
+            .map(|opened| (source, opened))
+            .ok_or_else(|| "it can't be read back".to_owned()),
         Err(Unconverted::Write(error)) => Err(error.to_string()),
         Err(faulty) => return Err(faulty.error(&place)),
     };
     match kept {
-        Ok(opened) => {
-            let not_cached = put_stamp(&opened);
+        Ok((source, opened)) => {
+            let not_cached = put_stamp(&source, &opened);
             Ok(Converted { points: opened.points, map: opened.map, points_checked, not_cached })
         }
         Err(reason) => {
-            let converted = convert_in_memory(bytes, layout, options, &place)?;
-            Ok(Converted { not_cached: Some(format!("{}: {reason}", name.display())), ..converted })
+            let converted = convert_in_memory(contents, options, &place)?;
+            Ok(Converted { not_cached: Some(format!("{}: {reason}", folder.display())), ..converted })
         }
     }
 }
@@ -162,54 +168,52 @@ fn conversion_path(folder: &Path, source: &[u8; 32]) -> PathBuf {
     folder.join(format!("{}.points", blake3::Hash::from(*source).to_hex()))
 }
 
-/// Makes a conversion, which appears whole or not at all.
-fn write_conversion(
-    folder: &Path,
-    name: &Path,
-    bytes: &[u8],
-    layout: &Layout,
-    source: &[u8; 32],
-    options: OpenOptions<'_>,
-) -> Result<(), Unconverted> {
+/// Whether some conversion might be of a file of this layout: if none is, there is no need to know the file's hash beforehand.
+fn has_conversion_of_size(folder: &Path, layout: &Layout) -> bool {
+    let size = PAGE.saturating_add(layout.converted_size) as u64;
+    let Ok(entries) = std::fs::read_dir(folder) else { return false };
+    entries.flatten().any(|entry| {
+        let named = Path::new(&entry.file_name()).extension().is_some_and(|extension| extension == "points");
+        named && entry.metadata().is_ok_and(|metadata| metadata.len() == size)
+    })
+}
+
+/// Makes a conversion, which appears whole or not at all, and gives the hash of the contents, by which it is named.
+fn write_conversion(folder: &Path, contents: Contents<'_>, options: OpenOptions<'_>) -> Result<[u8; 32], Unconverted> {
     create_folder(folder).map_err(Unconverted::Write)?;
     let temporary = tempfile::Builder::new().prefix(".points-").tempfile_in(folder).map_err(Unconverted::Write)?;
     let file = temporary.as_file();
-    write_records(file, PAGE, bytes, layout, options)?;
-    let map = MappedFile::open(temporary.path()).map_err(|e| Unconverted::Write(io::Error::other(e)))?;
-    let whole: &[u8] = (*map).as_ref();
-    let records = hash(whole.get(PAGE..).unwrap_or_default());
+    let Hashes { source, records } = write_records(file, PAGE, contents, options)?;
     let keep = || -> io::Result<()> {
-        file.write_all_at(&header(layout, source, &records), 0)?;
+        file.write_all_at(&header(contents.layout, &source, &records), 0)?;
         if boot().is_none() { file.sync_data() } else { Ok(()) }
     };
     keep().map_err(Unconverted::Write)?;
-    temporary.persist(name).map_err(|e| Unconverted::Write(e.error))?;
-    Ok(())
+    temporary.persist(conversion_path(folder, &source)).map_err(|e| Unconverted::Write(e.error))?;
+    Ok(source)
 }
 
 /// Sizes a file and writes the converted tables from `base` on.
 fn write_records(
     file: &File,
     base: usize,
-    bytes: &[u8],
-    layout: &Layout,
+    contents: Contents<'_>,
     options: OpenOptions<'_>,
-) -> Result<(), Unconverted> {
-    file.set_len(base.saturating_add(layout.converted_size) as u64).map_err(Unconverted::Write)?;
-    convert_all(bytes, layout, options, &|at, records| file.write_all_at(records, at.saturating_add(base as u64)))
+) -> Result<Hashes, Unconverted> {
+    file.set_len(base.saturating_add(contents.layout.converted_size) as u64).map_err(Unconverted::Write)?;
+    contents.convert(options, &|at, records| file.write_all_at(records, at.saturating_add(base as u64)))
 }
 
 /// A conversion that lives as long as it is used.
 pub(super) fn convert_in_memory(
-    bytes: &[u8],
-    layout: &Layout,
+    contents: Contents<'_>,
     options: OpenOptions<'_>,
     place: &Place,
 ) -> FormatResult<Converted> {
     let fail = |e| Unconverted::Write(e).error(place);
     let file = memfd_create("splitprover points", MemfdFlags::CLOEXEC).map_err(|e| fail(e.into()))?;
     let file = File::from(file);
-    write_records(&file, 0, bytes, layout, options).map_err(|e| e.error(place))?;
+    write_records(&file, 0, contents, options).map_err(|e| e.error(place))?;
     let map = MappedFile::anonymous(file, place)?;
     let points_checked = if options.deep { PointsChecked::InSubgroup } else { PointsChecked::OnCurve };
     Ok(Converted { points: SharedBytes::new(map.clone()), map, points_checked, not_cached: None })

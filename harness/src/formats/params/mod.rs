@@ -135,11 +135,9 @@ impl ParamsFile {
     /// [`FormatError`](super::FormatError) says where the file isn't as it should be.
     pub fn open(path: &Path, options: OpenOptions<'_>) -> FormatResult<Self> {
         let map = MappedFile::open(path)?;
-        let mut file = map.unless_changed(Self::read(path, &SharedBytes::new(map.clone()), options, Some(&map)))?;
-        if file.points_checked != PointsChecked::ByStamp {
-            // All of the file has been read, and none of it is needed any more.
-            file.map = Some(map.again()?);
-        }
+        let file = map.unless_changed(Self::read(path, &SharedBytes::new(map.clone()), options, Some(&map)))?;
+        // Whatever of the file has been read isn't needed any more.
+        map.let_go(0..usize::MAX);
         Ok(file)
     }
 
@@ -166,7 +164,10 @@ impl ParamsFile {
         let folder = map.and_then(|_| options.stamps.folder());
         let converted = match (map, folder) {
             (Some(map), Some(folder)) => cache::open(&folder, path, map, bytes, &layout, options)?,
-            _ => cache::convert_in_memory(bytes, &layout, options, &place)?,
+            _ => {
+                let contents = points::Contents { bytes, layout: &layout, map: map.map(|map| &**map) };
+                cache::convert_in_memory(contents, options, &place)?
+            }
         };
         if let Some(map) = map {
             map.check_unchanged()?;

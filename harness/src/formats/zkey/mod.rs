@@ -34,7 +34,7 @@ use splitprover_core::{
 
 use super::container::{Container, Format, Section};
 use super::error::{FormatError, FormatResult, Place};
-use super::map::MappedFile;
+use super::map::{MappedFile, Residency};
 use super::stamp::{Stamp, Stamps};
 
 pub(super) use header::check_prime;
@@ -85,18 +85,21 @@ pub struct OpenOptions<'a> {
     pub deep: bool,
     /// Where stamps are kept.
     pub stamps: Stamps<'a>,
+    /// How long the pages of a file stay with the process once they have been read.
+    pub residency: Residency,
     /// Told about the progress of the point checks.
     pub progress: Option<&'a Progress<'a>>,
 }
 
 impl std::fmt::Debug for OpenOptions<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { recheck, deep, stamps, progress } = self;
+        let Self { recheck, deep, stamps, residency, progress } = self;
         let progress = progress.is_some();
         f.debug_struct("OpenOptions")
             .field("recheck", recheck)
             .field("deep", deep)
             .field("stamps", stamps)
+            .field("residency", residency)
             .field("progress", &progress)
             .finish()
     }
@@ -139,7 +142,7 @@ impl ZkeyFile {
     /// # Errors
     /// [`FormatError`] says where the file isn't as it should be.
     pub fn open(path: &Path, options: OpenOptions<'_>) -> FormatResult<Self> {
-        let map = MappedFile::open(path)?;
+        let map = MappedFile::open_for(path, options.residency)?;
         map.unless_changed(Self::read(path, SharedBytes::new(map.clone()), options, Some(map.clone())))
     }
 
@@ -196,13 +199,15 @@ impl ZkeyFile {
         let verifying_key = read_verifying_key(&container, &header, &tables.ic)?;
         let coefficients = container.section(kind::COEFFICIENTS)?;
         let coefficient_place = container.place(kind::COEFFICIENTS);
+        let coefficient_bytes = slice(&bytes, coefficients, &coefficient_place)?;
         let (matrices, num_coefficients) = coefficients::read_matrices(
-            &slice(&bytes, coefficients, &coefficient_place)?,
+            &coefficient_bytes,
             coefficients,
             &coefficient_place,
             header.num_variables,
             header.domain_log2,
         )?;
+        coefficient_bytes.wont_need();
         if options.deep {
             check_pairs(&header, &container)?;
         }

@@ -58,6 +58,8 @@ pub(super) fn check_table<C: CurveCheck>(
                 Fault { index: piece.saturating_mul(PIECE).saturating_add(index), fault }
             });
             meter.add(bytes.len());
+            let first = piece.saturating_mul(PIECE);
+            table.wont_need(first..first.saturating_add(PIECE));
             words
         })
         .collect();
