@@ -7,6 +7,7 @@
 //! splitprover-porep setup   --circuit porep --layers 2 --challenges 1 KEY.params     a development key; KEY.circuit beside it
 //! splitprover-porep prove   --circuit porep --layers 2 --challenges 1 KEY.params [--partitions N] [--backend NAME|PATH]
 //! splitprover-porep compare --circuit porep --layers 2 --challenges 1 KEY.params     both provers, times and peak memory
+//! splitprover-porep load    KEY.params                                                both readers, times and peak memory
 //! splitprover-porep export  --circuit winning NAME                                    NAME.r1cs, NAME.wtns, NAME.public.json
 //! ```
 //!
@@ -28,7 +29,7 @@ use std::sync::Arc;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use splitprover_core::{HBasis, HostMemory};
 use splitprover_harness::formats::json::public_to_json;
-use splitprover_harness::formats::{write_files, write_params, write_wtns};
+use splitprover_harness::formats::{Residency, write_files, write_params, write_wtns};
 use splitprover_harness::loader::Registry;
 use splitprover_harness::setup::{
     BackendFixedBase, ConstraintSystem, CpuFixedBase, FixedBase, Resources, Trapdoor, generate,
@@ -37,6 +38,7 @@ use splitprover_harness::synthesis::Recording;
 
 use instance::Instance;
 use measure::{Meter, Report};
+use provers::Reader;
 
 pub(crate) type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
@@ -78,6 +80,9 @@ enum Task {
         /// Through the engine: partitions are synthesised while others are proved. The blinding is random
         #[arg(long, conflicts_with = "full")]
         engine: bool,
+        /// Leave the key's pages in memory between sums, as the engine does
+        #[arg(long)]
+        keep_pages: bool,
         /// Where conversions of keys are kept, instead of the user's cache
         #[arg(long)]
         cache: Option<PathBuf>,
@@ -90,6 +95,20 @@ enum Task {
         device: DeviceArguments,
         /// Key (.params), with its constraints beside it (.circuit)
         key: PathBuf,
+    },
+    /// Read a key with both, each in a process of its own, and compare times and peak memory
+    Load {
+        /// Key (.params)
+        key: PathBuf,
+        /// Only this reader, in this process
+        #[arg(long, value_enum)]
+        reader: Option<Reader>,
+        /// Where conversions of keys are kept, instead of the user's cache
+        #[arg(long)]
+        cache: Option<PathBuf>,
+        /// Also the readers that check that every point is in the subgroup, which takes minutes
+        #[arg(long)]
+        subgroup: bool,
     },
     /// Write a circuit's constraints, witnesses and public inputs for other programs
     Export {
@@ -171,13 +190,21 @@ fn run(task: &Task) -> Result<()> {
     match task {
         Task::Setup { circuit, device, key, seed } => setup(&make(circuit)?, device, key, *seed),
         Task::Export { circuit, name } => export(&make(circuit)?, name),
-        Task::Prove { circuit, device, key, prover, full, engine, cache } => {
+        Task::Load { key, reader: Some(reader), cache, .. } => {
+            println!("{}", provers::load(*reader, key, cache.as_deref())?);
+            Ok(())
+        }
+        Task::Load { key, subgroup, .. } => load(key, *subgroup),
+        Task::Prove { circuit, device, key, prover, full, engine, keep_pages, cache } => {
             let instance = make(circuit)?;
             let report = match prover {
                 Who::Splitprover if *engine => {
                     provers::through_engine(Arc::new(instance), device, key, cache.as_deref())?
                 }
-                Who::Splitprover => provers::splitprover(&instance, device, key, *full, cache.as_deref())?,
+                Who::Splitprover => {
+                    let residency = if *keep_pages { Residency::Long } else { Residency::Brief };
+                    provers::splitprover(&instance, device, key, *full, residency, cache.as_deref())?
+                }
                 Who::Bellperson => provers::bellperson(&instance, key)?,
             };
             println!("{report}");
@@ -256,13 +283,7 @@ fn compare(circuit: &CircuitArguments, key: &Path) -> Result<()> {
     if let Some(task) = arguments.iter_mut().find(|argument| *argument == "compare") {
         *task = "prove".to_owned();
     }
-    let run = |extra: &[&str]| -> Result<Report> {
-        let output = Command::new(std::env::current_exe()?).args(&arguments).args(extra).output()?;
-        if !output.status.success() {
-            return Err(String::from_utf8_lossy(&output.stderr).into_owned().into());
-        }
-        Report::parse(&String::from_utf8_lossy(&output.stdout))
-    };
+    let run = |extra: &[&str]| run_again(&arguments, extra);
     let folder = cache.path().to_string_lossy().into_owned();
     println!("{} partitions of {circuit:?}, key {}", circuit.partitions, key.display());
     println!("{:<34}{}", "", Report::heading());
@@ -272,6 +293,7 @@ fn compare(circuit: &CircuitArguments, key: &Path) -> Result<()> {
     for (name, extra) in [
         ("splitprover, first start", &["--cache", &folder][..]),
         ("splitprover, second start", &["--cache", &folder]),
+        ("splitprover, key's pages kept", &["--cache", &folder, "--keep-pages"]),
         ("splitprover, full synthesis", &["--cache", &folder, "--full"]),
     ] {
         let report = run(extra)?;
@@ -284,5 +306,37 @@ fn compare(circuit: &CircuitArguments, key: &Path) -> Result<()> {
         }
     }
     println!("all proofs are equal byte for byte, and bellperson verified every one");
+    Ok(())
+}
+
+/// Runs this program again, and reads what it measured.
+fn run_again(arguments: &[String], extra: &[&str]) -> Result<Report> {
+    let output = Command::new(std::env::current_exe()?).args(arguments).args(extra).output()?;
+    if !output.status.success() {
+        return Err(String::from_utf8_lossy(&output.stderr).into_owned().into());
+    }
+    Report::parse(&String::from_utf8_lossy(&output.stdout))
+}
+
+/// Reads a key with each reader, in a process of its own, after it has been read once so that it is in the system's cache.
+fn load(key: &Path, subgroup: bool) -> Result<()> {
+    let (cache, deep) = (tempfile::tempdir()?, tempfile::tempdir()?);
+    let (folder, deep) = (cache.path().to_string_lossy(), deep.path().to_string_lossy());
+    std::io::copy(&mut std::fs::File::open(key)?, &mut std::io::sink())?;
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    println!("{:<34}  key s (cpu s)     peak MiB   own MiB", key.display().to_string());
+    let rows = [
+        ("bellperson, on the curve", &["--reader", "bellperson"][..], true),
+        ("splitprover, first opening", &["--reader", "splitprover", "--cache", &folder], true),
+        ("splitprover, second opening", &["--reader", "splitprover", "--cache", &folder], true),
+        ("bellperson, in the subgroup", &["--reader", "bellperson-checked"], subgroup),
+        ("splitprover, in the subgroup", &["--reader", "splitprover-deep", "--cache", &deep], subgroup),
+    ];
+    for (name, extra, wanted) in rows {
+        if wanted {
+            let Report { load, peak_mib, own_mib, .. } = run_again(&arguments, extra)?;
+            println!("{name:<34}{:>7.3} ({:>6.2})   {peak_mib:>8}   {own_mib:>7}", load.0, load.1);
+        }
+    }
     Ok(())
 }

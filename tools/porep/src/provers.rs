@@ -7,10 +7,11 @@ use std::time::{Duration, Instant};
 
 use bellperson::groth16::{self, Parameters, create_proof, prepare_verifying_key, verify_proof};
 use blstrs::{Bls12, Scalar};
+use splitprover_core::host_buf::map_large_blocks;
 use splitprover_core::{Blinding, HostMemory, Prover, ProvingKey, RootOfUnity};
 use splitprover_harness::engine::{Config, DeviceSpec, Engine, JobSpec, Source};
 use splitprover_harness::formats::params::Circuit;
-use splitprover_harness::formats::{OpenOptions, ParamsFile, Stamps};
+use splitprover_harness::formats::{OpenOptions, ParamsFile, Residency, Stamps};
 use splitprover_harness::loader::Registry;
 use splitprover_harness::synthesis::{CircuitSource, Counts, synthesize, witness};
 
@@ -80,11 +81,54 @@ pub(crate) fn bellperson(instance: &Instance, key: &Path) -> Result<Report> {
     })
 }
 
+/// How the key is read, and nothing else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Reader {
+    /// Ours: every point is checked to be on the curve the first time
+    Splitprover,
+    /// Ours, with a check that every point is in the subgroup
+    SplitproverDeep,
+    /// bellperson's, unchecked: it still refuses points that aren't on the curve
+    Bellperson,
+    /// bellperson's, with a check that every point is in the subgroup
+    BellpersonChecked,
+}
+
+/// Reads a key and does nothing with it.
+pub(crate) fn load(reader: Reader, key: &Path, cache: Option<&Path>) -> Result<Report> {
+    reset_peak();
+    let own = OwnMemory::watch();
+    let meter = Meter::start();
+    let theirs = |checked| -> Result<_> {
+        Ok(Parameters::<Bls12>::read(BufReader::new(std::fs::File::open(key)?), checked)?.h.len())
+    };
+    let stamps = cache.map_or(Stamps::User, Stamps::In);
+    let ours = |deep| -> Result<_> {
+        let file = ParamsFile::open(key, OpenOptions { deep, stamps, ..OpenOptions::default() })?;
+        eprintln!("points {:?}, kept: {}", file.points_checked, file.not_cached.as_deref().unwrap_or("yes"));
+        Ok(file.counts().h)
+    };
+    match reader {
+        Reader::Splitprover => ours(false)?,
+        Reader::SplitproverDeep => ours(true)?,
+        Reader::Bellperson => theirs(false)?,
+        Reader::BellpersonChecked => theirs(true)?,
+    };
+    let (load, load_cpu) = meter.read();
+    Ok(Report {
+        load: (load.as_secs_f64(), load_cpu.as_secs_f64()),
+        peak_mib: peak_mib(),
+        own_mib: own.peak_mib(),
+        proofs: "none".to_owned(),
+        ..Report::default()
+    })
+}
+
 /// Opens a key and its constraints.
-fn open_key(key: &Path, cache: Option<&Path>) -> Result<(ParamsFile, Arc<ProvingKey>)> {
+fn open_key(key: &Path, cache: Option<&Path>, residency: Residency) -> Result<(ParamsFile, Arc<ProvingKey>)> {
     let meter = Meter::start();
     let stamps = cache.map_or(Stamps::User, Stamps::In);
-    let file = ParamsFile::open(key, OpenOptions { stamps, ..OpenOptions::default() })?;
+    let file = ParamsFile::open(key, OpenOptions { stamps, residency, ..OpenOptions::default() })?;
     let (opened, opened_cpu) = meter.read();
     let circuit = Circuit::open(&circuit_beside(key))?;
     let proving_key = file.key(&circuit, RootOfUnity::bellman())?;
@@ -107,10 +151,11 @@ pub(crate) fn through_engine(
     key: &Path,
     cache: Option<&Path>,
 ) -> Result<Report> {
+    let _ = map_large_blocks();
     reset_peak();
     let own = OwnMemory::watch();
     let meter = Meter::start();
-    let (file, proving_key) = open_key(key, cache)?;
+    let (file, proving_key) = open_key(key, cache, Residency::Long)?;
     let (name, index) = (device.backend.clone(), device.device);
     let spec = DeviceSpec::new(device.backend.clone(), move |ledger| {
         let options = splitprover_core::abi::OpenOptions::new(index).ledger(ledger.clone());
@@ -152,14 +197,17 @@ pub(crate) fn splitprover(
     device: &DeviceArguments,
     key: &Path,
     full: bool,
+    residency: Residency,
     cache: Option<&Path>,
 ) -> Result<Report> {
+    // As the program `splitprover` does.
+    let _ = map_large_blocks();
     let prover = Prover::new(open(device)?);
     let memory = HostMemory::default();
     reset_peak();
     let own = OwnMemory::watch();
     let meter = Meter::start();
-    let (file, proving_key) = open_key(key, cache)?;
+    let (file, proving_key) = open_key(key, cache, residency)?;
     let loaded = prover.load_key(proving_key)?;
     let (load, load_cpu) = meter.read();
     let shape = file.shape();
