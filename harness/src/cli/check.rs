@@ -7,7 +7,7 @@ use splitprover_core::{HostMemory, Inputs, MemoryClass, Prover};
 use super::backend;
 use super::key_file::{KeyFile, ParamsArguments};
 use super::{Failure, print};
-use crate::formats::{R1csFile, read_wtns};
+use crate::formats::{R1csFile, read_wtns_of_length};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
@@ -25,7 +25,7 @@ pub(super) struct Arguments {
 pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let memory = HostMemory::default();
     let file = KeyFile::open(&arguments.key, arguments.recheck, &arguments.params)?;
-    let witness = read_wtns(&arguments.witness, &memory)?;
+    let witness = read_wtns_of_length(&arguments.witness, &memory, file.key().shape().num_variables)?;
 
     if let Some(path) = &arguments.params.r1cs {
         let r1cs = R1csFile::open(path)?;

@@ -1,7 +1,5 @@
 //! `splitprover inspect`: what a file holds, and whether it is sound.
 
-use std::fs::File;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
@@ -11,7 +9,7 @@ use super::key_file::{open_params, open_zkey};
 use super::{Failure, print, print_json};
 use crate::formats::params::is_params;
 use crate::formats::zkey::PointsChecked;
-use crate::formats::{R1csFile, read_wtns};
+use crate::formats::{R1csFile, first_bytes, read_wtns};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
@@ -30,7 +28,7 @@ pub(super) struct Arguments {
 
 pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let path = &arguments.file;
-    let facts = match &magic(path) {
+    let facts = match &first_bytes(path).unwrap_or_default() {
         // Such a file has no magic: its name says what it is.
         _ if is_params(path) => params(path, arguments)?,
         b"zkey" => zkey(path, arguments)?,
@@ -56,15 +54,6 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
         }
     }
     Ok(())
-}
-
-/// A file's first four bytes; zeros where there are none.
-fn magic(path: &Path) -> [u8; 4] {
-    let mut magic = [0; 4];
-    if let Ok(mut file) = File::open(path) {
-        let _ = file.read_exact(&mut magic);
-    }
-    magic
 }
 
 type Facts = Vec<(&'static str, Value)>;

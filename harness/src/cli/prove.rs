@@ -11,7 +11,7 @@ use super::backend::{self, Choice};
 use super::key_file::{KeyFile, ParamsArguments};
 use super::{Failure, print_json};
 use crate::formats::params::is_params;
-use crate::formats::{json, read_wtns, write_files};
+use crate::formats::{json, read_wtns_of_length, write_files};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
@@ -70,9 +70,11 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     if arguments.params.r1cs.is_some() && !is_params(&arguments.key) {
         return Err(Failure::Usage("--r1cs goes with a .params key; a .zkey has its constraints (see check)".into()));
     }
-    let prover = Prover::new(backend::open(&arguments.backend, memory.ledger())?);
+    // Files first: a bad one needs no device.
     let file = times.of("open key", || KeyFile::open(&arguments.key, arguments.recheck, &arguments.params))?;
-    let witness = times.of("read witness", || read_wtns(&arguments.witness, &memory))?;
+    let variables = file.key().shape().num_variables;
+    let witness = times.of("read witness", || read_wtns_of_length(&arguments.witness, &memory, variables))?;
+    let prover = Prover::new(backend::open(&arguments.backend, memory.ledger())?);
     let key = times.of("load key", || prover.load_key(file.key().clone()))?;
     let inputs = Inputs::new(witness);
     // A witness of another circuit is a bad file, not a device's trouble.

@@ -1,23 +1,22 @@
 //! bellman's proofs: A ‖ B ‖ C in zcash's compressed encoding, 192 bytes, and several of them one after the other, as Filecoin
 //! keeps the partitions of a proof.
 
-use std::fs::File;
-use std::io::Read;
 use std::path::Path;
 
 use splitprover_core::Proof;
 
 use super::error::{FormatResult, Place};
-use super::source::{FileSource, Source};
+use super::source::{FileSource, Source, first_bytes};
 
 /// Files of more proofs are refused.
 const MAX_PROOFS: usize = 1 << 20;
 
+/// Bytes that are read at a time: whole proofs.
+const PIECE: usize = Proof::BYTES * 1024;
+
 /// Whether a file begins as such a proof does: with the flag of a compressed point, which no text has.
 pub fn is_compact(path: &Path) -> bool {
-    let mut first = [0];
-    let is_file = std::fs::metadata(path).is_ok_and(|meta| meta.is_file());
-    is_file && File::open(path).is_ok_and(|mut file| file.read_exact(&mut first).is_ok()) && first >= [0x80]
+    first_bytes(path).is_some_and(|[first]| first >= 0x80)
 }
 
 /// Reads one or more proofs. Their points are in the subgroup.
@@ -27,11 +26,18 @@ pub fn is_compact(path: &Path) -> bool {
 pub fn read_proofs(path: &Path) -> FormatResult<Vec<Proof>> {
     let place = Place::file(path);
     let source = FileSource::open(&place, path)?;
-    let size = usize::try_from(check_size(&place, source.size())?).map_err(|_| place.changed())?;
-    let mut bytes = vec![0; size];
-    source.read_at(&mut bytes, 0).map_err(|e| place.read_failed(e))?;
+    let size = check_size(&place, source.size())?;
+    // Piece by piece: a file that is large and bad is refused before it is in memory.
+    let (mut proofs, mut bytes, mut at) = (Vec::new(), Vec::new(), 0);
+    while at < size {
+        let piece = size.saturating_sub(at).min(PIECE as u64);
+        bytes.resize(usize::try_from(piece).map_err(|_| place.changed())?, 0);
+        source.read_at(&mut bytes, at).map_err(|e| place.read_failed(e))?;
+        read(&place, &bytes, &mut proofs)?;
+        at = at.saturating_add(piece);
+    }
     source.check_unchanged(&place)?;
-    read(&place, &bytes)
+    Ok(proofs)
 }
 
 /// Reads one or more proofs from memory. `name` stands in messages.
@@ -41,7 +47,9 @@ pub fn read_proofs(path: &Path) -> FormatResult<Vec<Proof>> {
 pub fn proofs_from_bytes(name: &Path, bytes: &[u8]) -> FormatResult<Vec<Proof>> {
     let place = Place::file(name);
     check_size(&place, bytes.len() as u64)?;
-    read(&place, bytes)
+    let mut proofs = Vec::new();
+    read(&place, bytes, &mut proofs)?;
+    Ok(proofs)
 }
 
 fn check_size(place: &Place, size: u64) -> FormatResult<u64> {
@@ -54,22 +62,22 @@ fn check_size(place: &Place, size: u64) -> FormatResult<u64> {
     Ok(size)
 }
 
-fn read(place: &Place, bytes: &[u8]) -> FormatResult<Vec<Proof>> {
-    let (proofs, _) = bytes.as_chunks::<{ Proof::BYTES }>();
-    proofs
-        .iter()
-        .zip(0u64..)
-        .map(|(bytes, index)| {
-            let at = index.saturating_mul(Proof::BYTES as u64);
-            Proof::from_bytes(bytes).map_err(|e| {
-                let into = match e.point {
-                    "A" => 0,
-                    "B" => 48,
-                    _ => 144,
-                };
-                let what = format!("proof {index}, point {}", e.point);
-                place.unexpected(at.saturating_add(into), what, "a compressed point of the subgroup", e.fault)
-            })
-        })
-        .collect()
+/// Reads the proofs that follow those that have been read.
+fn read(place: &Place, bytes: &[u8], proofs: &mut Vec<Proof>) -> FormatResult<()> {
+    let (encoded, _) = bytes.as_chunks::<{ Proof::BYTES }>();
+    for bytes in encoded {
+        let index = proofs.len() as u64;
+        let proof = Proof::from_bytes(bytes).map_err(|e| {
+            let into = match e.point {
+                "A" => 0,
+                "B" => 48,
+                _ => 144,
+            };
+            let at = index.saturating_mul(Proof::BYTES as u64).saturating_add(into);
+            let what = format!("proof {index}, point {}", e.point);
+            place.unexpected(at, what, "a compressed point of the subgroup", e.fault)
+        })?;
+        proofs.push(proof);
+    }
+    Ok(())
 }

@@ -3,10 +3,12 @@
 //! Reading with `pread` rather than through a map means that a file which shrinks under the reader gives an error and not a
 //! fault: readers that need every byte once (`.wtns`) work this way.
 
-use std::fs::File;
-use std::io;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::fs::{File, Metadata, OpenOptions};
+use std::io::{self, Read};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
+
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 
 use super::error::{FormatResult, Place};
 
@@ -80,14 +82,46 @@ impl FileIdentity {
 
 /// Opens a regular file. Anything else (a pipe would block, a device has no end) is refused.
 pub(crate) fn open_regular(place: &Place, path: &Path) -> FormatResult<(File, FileIdentity)> {
-    let meta = std::fs::metadata(path).map_err(|e| place.io("cannot open", e))?;
-    if !meta.is_file() {
-        let found = if meta.is_dir() { "a folder" } else { "a pipe, socket or device" };
-        return Err(place.unexpected(None, "kind of file", "a regular file", found));
-    }
-    let file = File::open(path).map_err(|e| place.io("cannot open", e))?;
+    let fail = |e| place.io("cannot open", e);
+    // Looked at before, because opening a device can do something to it, and after, because the name may stand for something
+    // else by then.
+    refuse_irregular(place, &std::fs::metadata(path).map_err(fail)?)?;
+    let file = open_at_once(path).map_err(fail)?;
+    refuse_irregular(place, &file.metadata().map_err(fail)?)?;
     let identity = FileIdentity::of(&file).map_err(|e| place.io("cannot look at", e))?;
     Ok((file, identity))
+}
+
+fn refuse_irregular(place: &Place, meta: &Metadata) -> FormatResult<()> {
+    if meta.is_file() {
+        return Ok(());
+    }
+    let found = if meta.is_dir() { "a folder" } else { "a pipe, socket or device" };
+    Err(place.unexpected(None, "kind of file", "a regular file", found))
+}
+
+/// Opens a file to read without waiting: a named pipe is open at once, and has ended where nobody has it open to write.
+fn open_at_once(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)
+}
+
+/// Opens what is read once from beginning to end: a regular file, or a pipe that somebody writes to. What a pipe's writer hasn't
+/// written yet is waited for.
+pub(crate) fn open_stream(place: &Place, path: &Path) -> FormatResult<File> {
+    let open = || {
+        let file = open_at_once(path)?;
+        fcntl_setfl(&file, fcntl_getfl(&file)?.difference(OFlags::NONBLOCK))?;
+        Ok(file)
+    };
+    open().map_err(|e| place.io("cannot open", e))
+}
+
+/// The first bytes of a regular file that has as many.
+pub(crate) fn first_bytes<const N: usize>(path: &Path) -> Option<[u8; N]> {
+    let (mut file, _) = open_regular(&Place::file(path), path).ok()?;
+    let mut bytes = [0; N];
+    file.read_exact(&mut bytes).ok()?;
+    Some(bytes)
 }
 
 /// An open file, read with `pread`.

@@ -31,15 +31,19 @@ static FORMAT: Format = Format { magic: *b"wtns", version: 2, sections: &[(HEADE
 /// # Errors
 /// [`FormatError`](super::FormatError) says where the file isn't as it should be, or that there is no memory.
 pub fn read_wtns(path: &Path, memory: &HostMemory) -> FormatResult<HostBuf<Scalar>> {
-    read_expecting(path, memory, None)
+    open(path, memory, None)
 }
 
-/// As [`read_wtns`]; refuses a witness with another number of values before it is read.
-pub(super) fn read_expecting(
-    path: &Path,
-    memory: &HostMemory,
-    expected: Option<usize>,
-) -> FormatResult<HostBuf<Scalar>> {
+/// As [`read_wtns`], of a witness of so many values, the variables of a key. One with another number is refused before any of them
+/// is read.
+///
+/// # Errors
+/// As [`read_wtns`].
+pub fn read_wtns_of_length(path: &Path, memory: &HostMemory, values: usize) -> FormatResult<HostBuf<Scalar>> {
+    open(path, memory, Some(values))
+}
+
+fn open(path: &Path, memory: &HostMemory, expected: Option<usize>) -> FormatResult<HostBuf<Scalar>> {
     let place = Place::file(path);
     let file = FileSource::open(&place, path)?;
     let values = read(&file, &place, memory, expected)?;
@@ -81,6 +85,12 @@ fn read(
     if count == 0 {
         return Err(place.unexpected(section.offset, "number of values", "at least 1", count));
     }
+    // Before there is memory for the others: a file of zeros, however large, is refused at once.
+    let mut first = [0; VALUE];
+    source.read_at(&mut first, section.offset).map_err(|e| place.read_failed(e))?;
+    if scalar_from_plain(&first) != Some(Scalar::ONE) {
+        return Err(place.unexpected(section.offset, "value 0", "1", "another value"));
+    }
     let count = usize::try_from(count).map_err(|_| place.changed())?;
     let mut values: HostBuf<Scalar> = memory
         .zeroed(MemoryClass::Witness, count)
@@ -94,10 +104,8 @@ fn read(
     if let Some(fault) = faults.into_iter().next() {
         return Err(fault);
     }
-    if values.first() != Some(&Scalar::ONE) {
-        return Err(place.unexpected(section.offset, "value 0", "1", "another value"));
-    }
-    Ok(values)
+    // A file that has changed meanwhile.
+    if values.first() == Some(&Scalar::ONE) { Ok(values) } else { Err(place.changed()) }
 }
 
 fn value_offset(section: Section, index: usize) -> u64 {

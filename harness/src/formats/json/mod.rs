@@ -17,6 +17,7 @@ use blstrs::Scalar;
 use splitprover_core::{Proof, VerifyingKey};
 
 use super::error::{FormatResult, Place};
+use super::source::open_stream;
 use parse::Reader;
 
 pub use values::scalar_text;
@@ -26,7 +27,7 @@ const MAX_PUBLIC: usize = 1 << 20;
 
 fn open<T>(path: &Path, read: impl FnOnce(&mut Reader<BufReader<File>>) -> FormatResult<T>) -> FormatResult<T> {
     let place = Place::file(path);
-    let file = File::open(path).map_err(|e| place.io("cannot open", e))?;
+    let file = open_stream(&place, path)?;
     whole(BufReader::new(file), place, read)
 }
 

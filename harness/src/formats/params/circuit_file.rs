@@ -4,7 +4,6 @@
 //! u64 entries, u64 distinct coefficients, the rows + 1 offsets, the columns and the coefficients' numbers as u32, and the
 //! coefficients as 32 plain bytes each.
 
-use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -25,8 +24,20 @@ impl Circuit {
     /// Writes the circuit to a file of our own, which [`open`](Self::open) reads much faster than a `.r1cs`.
     ///
     /// # Errors
+    /// If almost all variables occur neither in A nor in B: a circuit of 8 variables or more for each byte of its file isn't read.
     /// If the file can't be written.
     pub fn write(&self, path: &Path) -> FormatResult<()> {
+        let bytes = self.to_bytes(path)?;
+        let mut output = OutputFile::create(path)?;
+        output.fill(|out| out.write_all(&bytes))?;
+        output.commit()
+    }
+
+    /// The file in memory: what [`write`](Self::write) writes.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write); `name` stands in messages.
+    pub fn to_bytes(&self, name: &Path) -> FormatResult<Vec<u8>> {
         let mut body = Vec::new();
         let matrices = self.matrices();
         for number in [self.num_public(), matrices.a.num_columns(), matrices.a.num_rows()] {
@@ -41,13 +52,18 @@ impl Circuit {
             }
             matrix.dictionary().iter().for_each(|value| body.extend(value.to_bytes_le()));
         }
-        let mut output = OutputFile::create(path)?;
-        output.fill(|out| -> io::Result<()> {
-            out.write_all(&MAGIC)?;
-            out.write_all(&super::cache::hash(&body))?;
-            out.write_all(&body)
-        })?;
-        output.commit()
+        let checksum = super::cache::hash(&body);
+        let bytes = [MAGIC.as_slice(), checksum.as_slice(), body.as_slice()].concat();
+        check_variables(matrices.a.num_columns(), &bytes, None, &Place::file(name))?;
+        Ok(bytes)
+    }
+
+    /// A circuit from a file in memory, which [`write`](Self::write) made. `name` stands in messages.
+    ///
+    /// # Errors
+    /// [`FormatError`](super::super::FormatError) says where it isn't as it should be.
+    pub fn from_bytes(name: &Path, bytes: &[u8]) -> FormatResult<Self> {
+        read(name, bytes)
     }
 
     /// Opens a circuit: a file that [`write`](Self::write) made, or a `.r1cs`.
@@ -67,7 +83,9 @@ impl Circuit {
 fn read(path: &Path, bytes: &[u8]) -> FormatResult<Circuit> {
     let place = Place::file(path);
     let mut cursor = Cursor::new(bytes, 0, &place);
-    cursor.take(MAGIC.len(), "magic")?;
+    if cursor.array("magic")? != MAGIC {
+        return Err(place.unexpected(0, "magic", "that of a circuit's file", "another"));
+    }
     let at = cursor.offset();
     let checksum = cursor.array::<CHECKSUM>("checksum")?;
     let body = bytes.get(MAGIC.len().saturating_add(CHECKSUM)..).unwrap_or_default();
@@ -81,10 +99,20 @@ fn read(path: &Path, bytes: &[u8]) -> FormatResult<Circuit> {
     if num_public >= variables {
         return Err(place.unexpected(at, "public inputs", format!("less than {variables} variables"), num_public));
     }
+    check_variables(variables, bytes, at.saturating_add(8), &place)?;
     let a = matrix(&mut cursor, rows, variables, &place)?;
     let b = matrix(&mut cursor, rows, variables, &place)?;
     cursor.end()?;
     Ok(Circuit::new(path, Arc::new(Matrices { a, b }), num_public))
+}
+
+/// Variables cost a bit each in the density maps, so their number is bounded by the file's bits.
+fn check_variables(count: usize, bytes: &[u8], at: impl Into<Option<u64>>, place: &Place) -> FormatResult<()> {
+    let most = bytes.len().saturating_mul(8);
+    if count <= most {
+        return Ok(());
+    }
+    Err(place.unexpected(at, "variables", format!("at most as many as the file has bits, {most}"), count))
 }
 
 fn number(cursor: &mut Cursor<'_>, what: &str) -> FormatResult<usize> {

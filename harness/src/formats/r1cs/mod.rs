@@ -201,6 +201,13 @@ impl R1csFile {
         let place = Place::file(path);
         let container = Container::read(&*bytes, &FORMAT, &place)?;
         let header = read_header(&container, &bytes)?;
+        // Whoever uses the constraints has something for each wire. Labels alone are eight bytes a wire; a file without them
+        // has terms, but for the wires that occur nowhere.
+        if u64::from(header.num_wires) > bytes.len() as u64 {
+            let place = container.place(HEADER);
+            let expected = format!("at most as many as the file has bytes, {}", bytes.len());
+            return Err(place.unexpected(None, "number of wires", expected, header.num_wires));
+        }
         for kind in [CUSTOM_GATES, CUSTOM_GATE_USES] {
             refuse_custom_gates(&container, &bytes, kind)?;
         }

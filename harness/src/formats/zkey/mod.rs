@@ -164,7 +164,7 @@ impl ZkeyFile {
     /// # Errors
     /// As [`read_wtns`](super::read_wtns); a witness for another circuit is refused.
     pub fn read_witness(&self, path: &Path, memory: &HostMemory) -> FormatResult<HostBuf<Scalar>> {
-        super::wtns::read_expecting(path, memory, Some(self.key.shape().num_variables))
+        super::read_wtns_of_length(path, memory, self.key.shape().num_variables)
     }
 
     /// Fails if the file has changed since it was opened. A key in memory doesn't change.
