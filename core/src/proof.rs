@@ -3,6 +3,19 @@
 //! A backend returns four sums and never sees r or s: zero knowledge doesn't rest on vendor code, every backend shares this
 //! one assembly, and "equal inputs give four equal group elements" is the whole cross-check between backends.
 
+#![deny(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::get_unwrap,
+    clippy::panic,
+    clippy::panic_in_result_fn,
+    clippy::unreachable,
+    clippy::todo,
+    clippy::unimplemented,
+    clippy::indexing_slicing,
+    clippy::string_slice
+)]
+
 use std::fmt;
 
 use blstrs::{G1Affine, G1Projective, G2Affine, G2Projective, Scalar};
@@ -194,6 +207,7 @@ impl Proof {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::indexing_slicing)]
 mod tests {
     use group::prime::PrimeCurveAffine;
 

@@ -5,6 +5,19 @@
 //! [`Proof::new`] and [`VerifyingKey::new`], which
 //! make sure that they are in the subgroup of order r: a check without that accepts forgeries from the cofactor.
 
+#![deny(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::get_unwrap,
+    clippy::panic,
+    clippy::panic_in_result_fn,
+    clippy::unreachable,
+    clippy::todo,
+    clippy::unimplemented,
+    clippy::indexing_slicing,
+    clippy::string_slice
+)]
+
 use blstrs::{Bls12, G1Affine, G1Projective, G2Affine, G2Prepared, Gt, Scalar};
 use ff::Field;
 use group::Group;
@@ -85,7 +98,8 @@ impl VerifyingKey {
 
     /// Number of public inputs, without the constant 1.
     pub fn num_public(&self) -> usize {
-        self.ic.len() - 1
+        // `new` refuses a key without bases.
+        self.ic.len().saturating_sub(1)
     }
 }
 
@@ -130,7 +144,7 @@ fn random_weight() -> Result<Scalar, VerifyError> {
 
 impl std::fmt::Debug for PreparedVerifyingKey {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "PreparedVerifyingKey({} public inputs)", self.ic.len() - 1)
+        write!(f, "PreparedVerifyingKey({} public inputs)", self.ic.len().saturating_sub(1))
     }
 }
 
@@ -149,18 +163,19 @@ impl PreparedVerifyingKey {
     }
 
     fn public_sum(&self, public: &[Scalar]) -> Result<G1Projective, VerifyError> {
-        let expected = self.ic.len() - 1;
-        if public.len() != expected {
+        // A key has at least the first: `VerifyingKey::new` sees to it.
+        let Some((first, bases)) = self.ic.split_first().filter(|(_, bases)| bases.len() == public.len()) else {
+            let expected = self.ic.len().saturating_sub(1);
             return Err(VerifyError::PublicCount { found: public.len(), expected });
-        }
+        };
         // `multi_exp` is blst's Pippenger; it doesn't take infinity, which an unused input has.
-        let (points, scalars): (Vec<_>, Vec<_>) = self.ic[1..]
+        let (points, scalars): (Vec<_>, Vec<_>) = bases
             .iter()
             .zip(public)
             .filter(|(point, scalar)| !bool::from(point.is_identity()) && !bool::from(scalar.is_zero()))
             .map(|(point, scalar)| (G1Projective::from(point), *scalar))
             .unzip();
-        let first = G1Projective::from(self.ic[0]);
+        let first = G1Projective::from(first);
         Ok(match points.len() {
             0 => first,
             1..8 => points.iter().zip(&scalars).fold(first, |sum, (p, s)| sum + p * s),
