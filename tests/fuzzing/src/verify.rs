@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::OnceLock;
 
 use splitprover_core::{PreparedVerifyingKey, Proof, Scalar, VerifyingKey};
-use splitprover_harness::formats::json;
+use splitprover_harness::formats::{json, proofs_from_bytes};
 
 use crate::Outcome;
 
@@ -38,13 +38,23 @@ impl Case {
     }
 }
 
-/// 192 bytes: a proof under a fixed key, in its one encoding. Anything else: verification key, public inputs and proof as JSON,
+/// 192 bytes: a proof under a fixed key, in its one encoding. A multiple of that: proofs one after the other, which are read to the
+/// values that they are the encoding of. Anything else: verification key, public inputs and proof as JSON,
 /// with zero bytes between them. Only the proof that the fixed key's case has holds under that key, alone and in a batch.
 pub fn verify(data: &[u8]) -> Outcome {
     match <&[u8; Proof::BYTES]>::try_from(data) {
         Ok(bytes) => compact(bytes),
+        Err(_) if data.len().is_multiple_of(Proof::BYTES) && data.first().is_some_and(|&first| first >= 0x80) => {
+            several(data)
+        }
         Err(_) => files(data),
     }
+}
+
+fn several(data: &[u8]) -> Outcome {
+    let Ok(proofs) = proofs_from_bytes(Path::new("fuzz.proofs"), data) else { return Outcome::Refused };
+    assert_eq!(proofs.iter().flat_map(Proof::to_bytes).collect::<Vec<u8>>(), data, "one encoding for each proof");
+    Outcome::Accepted
 }
 
 fn compact(bytes: &[u8; Proof::BYTES]) -> Outcome {

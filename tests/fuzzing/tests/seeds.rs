@@ -1,5 +1,6 @@
 //! The fuzz targets on a stable compiler: every committed seed, and thousands of mutations of each. The mutations are the same in
-//! every run; `SPLITPROVER_MUTATIONS` is a number to multiply theirs with.
+//! every run; `SPLITPROVER_MUTATIONS` is a number to multiply theirs with. `SPLITPROVER_CORPUS` is a folder with a fuzzer's corpora, by
+//! the names of their targets, which are gone through as well.
 
 use std::path::Path;
 use std::time::Instant;
@@ -154,6 +155,27 @@ fn negotiation_survives_mutations() {
 #[test]
 fn starting_survives_mutations() {
     run(target("start_arguments"), 4000);
+}
+
+/// What a fuzzer has found before passes under the checks that there are now.
+#[test]
+fn corpora_pass() {
+    let Some(folder) = std::env::var_os("SPLITPROVER_CORPUS") else {
+        println!("skipped: SPLITPROVER_CORPUS names no folder");
+        return;
+    };
+    for (name, target) in TARGETS {
+        let Ok(entries) = std::fs::read_dir(Path::new(&folder).join(name)) else { continue };
+        let (mut count, mut accepted) = (0, 0);
+        for entry in entries {
+            let path = entry.expect("a readable folder").path();
+            let bytes = std::fs::read(&path).expect("a readable file");
+            let outcome = std::panic::catch_unwind(|| target(&bytes));
+            let outcome = outcome.unwrap_or_else(|_| panic!("{name}: {}", path.display()));
+            (count, accepted) = (count + 1, accepted + usize::from(outcome == Outcome::Accepted));
+        }
+        println!("{name}: {count} inputs, {accepted} accepted");
+    }
 }
 
 #[test]
