@@ -51,6 +51,8 @@ pub(crate) trait Curve: 'static {
     type Affine;
     type Portable: Lanes;
     #[cfg(target_arch = "x86_64")]
+    type Fma: Lanes;
+    #[cfg(target_arch = "x86_64")]
     type Ifma: Lanes;
     /// An affine point from x and y, (c0, c1) each.
     fn affine(coordinates: [[blst_fp; 2]; 2]) -> Self::Affine;
@@ -66,6 +68,8 @@ impl Curve for G1 {
     type Affine = G1Affine;
     type Portable = Array<blst_fp>;
     #[cfg(target_arch = "x86_64")]
+    type Fma = crate::field::fma::base::Fq;
+    #[cfg(target_arch = "x86_64")]
     type Ifma = crate::field::ifma::Fq;
 
     fn affine([[x, _], [y, _]]: [[blst_fp; 2]; 2]) -> G1Affine {
@@ -79,6 +83,8 @@ impl Curve for G2 {
     type Projective = G2Projective;
     type Affine = G2Affine;
     type Portable = Array<blst_fp2>;
+    #[cfg(target_arch = "x86_64")]
+    type Fma = crate::field::fma::base::Fq2;
     #[cfg(target_arch = "x86_64")]
     type Ifma = crate::field::ifma::Fq2;
 
@@ -168,9 +174,11 @@ pub(crate) fn sum<C: Curve, R: Records>(arithmetic: Arithmetic, records: &R, ter
     match arithmetic {
         Arithmetic::Portable => Sums::<C, C::Portable, R>::new(records).sum(terms),
         #[cfg(target_arch = "x86_64")]
+        Arithmetic::Avx2Fma => Sums::<C, C::Fma, R>::new(records).sum(terms),
+        #[cfg(target_arch = "x86_64")]
         Arithmetic::Avx512Ifma => Sums::<C, C::Ifma, R>::new(records).sum(terms),
         #[cfg(not(target_arch = "x86_64"))]
-        Arithmetic::Avx512Ifma => Sums::<C, C::Portable, R>::new(records).sum(terms),
+        Arithmetic::Avx2Fma | Arithmetic::Avx512Ifma => Sums::<C, C::Portable, R>::new(records).sum(terms),
     }
 }
 

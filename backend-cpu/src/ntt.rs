@@ -57,7 +57,7 @@ impl Transforms {
     }
 
     /// n times the coefficients, in bit-reversed order, of the polynomial with these values. `values` has n elements, below
-    /// 1.25r; so has the result.
+    /// 1.51r; so has the result.
     pub(crate) fn to_coefficients(&self, values: &mut [Words], points: Points) {
         self.run(values, points, Direction::ToCoefficients);
     }
@@ -75,6 +75,8 @@ impl Transforms {
         match self.arithmetic {
             #[cfg(target_arch = "x86_64")]
             Arithmetic::Avx512Ifma => passes::<crate::field::ifma_scalar::Fr>(values, &self.domain, points, direction),
+            #[cfg(target_arch = "x86_64")]
+            Arithmetic::Avx2Fma => passes::<crate::field::fma::scalar::Fr>(values, &self.domain, points, direction),
             _ => passes::<ScalarArray>(values, &self.domain, points, direction),
         }
     }
@@ -306,11 +308,19 @@ fn difference_first_step<F: ScalarLanes, const LEVEL: usize>(tile: &mut [F], fac
     }
 }
 
-/// Decimation in time within a tile of at most 2^7 rows.
+/// Decimation in time within a tile; values are reduced when the lanes need it.
 #[inline(always)]
 fn product_first<F: ScalarLanes>(tile: &mut [F], factors: &[F]) {
     let mut h = 1;
+    let mut steps = 0;
     while h < tile.len() {
+        if steps == F::PRODUCT_STEPS {
+            for vector in tile.iter_mut() {
+                *vector = vector.reduce();
+            }
+            steps = 0;
+        }
+        steps += 1;
         let factors = &factors[h..2 * h];
         for block in tile.chunks_exact_mut(2 * h) {
             let (low, high) = block.split_at_mut(h);

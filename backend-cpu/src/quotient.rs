@@ -23,7 +23,7 @@ use crate::ntt::{Points, Transforms};
 /// Elements of one pointwise job.
 const JOB: usize = 1 << 10;
 
-/// Replaces a by the quotient's scalars, as magnitudes; b and c are used up. All have n elements; values may be up to 1.25r.
+/// Replaces a by the quotient's scalars, as magnitudes; b and c are used up. All have n elements; values may be up to 1.51r.
 pub(crate) fn quotient(domain: Domain, basis: HBasis, arithmetic: Arithmetic, [a, b, c]: [&mut [Words]; 3]) {
     let transforms = Transforms::new(domain, arithmetic);
     let n = Scalar::from(domain.size() as u64);
@@ -80,6 +80,8 @@ impl Pointwise {
         match self.arithmetic {
             #[cfg(target_arch = "x86_64")]
             Arithmetic::Avx512Ifma => self.run_with::<crate::field::ifma_scalar::Fr>(a, b, c),
+            #[cfg(target_arch = "x86_64")]
+            Arithmetic::Avx2Fma => self.run_with::<crate::field::fma::scalar::Fr>(a, b, c),
             _ => self.run_with::<ScalarArray>(a, b, c),
         }
     }

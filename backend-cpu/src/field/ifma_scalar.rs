@@ -197,6 +197,8 @@ impl Vectors for Fr {
 
 impl ScalarLanes for Fr {
     type Constant = FrConstant;
+    // Values grow by 2r in each step.
+    const PRODUCT_STEPS: usize = 7;
 
     fn data_product() -> Scalar {
         // (x·2^256)(y·2^256)/2^260 = xy·2^−4·2^256.

@@ -2,14 +2,17 @@
 //!
 //! Batched affine addition and number-theoretic transforms do the same operation on many independent elements, so the code
 //! above this module is written once, over [`Lanes`] (the base field F_q and its quadratic extension, for curve points)
-//! and [`ScalarLanes`] (F_r, for transforms), and runs on two implementations:
+//! and [`ScalarLanes`] (F_r, for transforms), and runs on three implementations:
 //!
 //! * [`portable`]: eight calls of blst's assembly. Works everywhere; the reference.
+//! * [`fma`]: twice four lanes of AVX2 registers, with the multiply-add of doubles.
 //! * [`ifma`]: the eight lanes of AVX-512 registers with 52-bit multiply-add, where the processor has it.
 //!
 //! Which one runs is decided once per call by [`Arithmetic`], never inside a loop: generic kernels are
 //! `#[inline(always)]` and get compiled into one function with the right target features, [`Vectors::run`].
 
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod fma;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod ifma;
 #[cfg(target_arch = "x86_64")]
@@ -27,6 +30,8 @@ pub(crate) const LANES: usize = 8;
 pub enum Arithmetic {
     /// blst, one element after the other.
     Portable,
+    /// AVX2 with fused multiply-add of doubles, twice four elements at once. x86-64 only.
+    Avx2Fma,
     /// AVX-512 with 52-bit integer multiply-add, eight elements at once. x86-64 only.
     Avx512Ifma,
 }
@@ -34,7 +39,7 @@ pub enum Arithmetic {
 impl Arithmetic {
     /// The fastest that this processor has.
     pub fn detect() -> Self {
-        if Self::Avx512Ifma.is_supported() { Self::Avx512Ifma } else { Self::Portable }
+        Self::supported().last().unwrap_or(Self::Portable)
     }
 
     /// Whether this processor has it.
@@ -42,19 +47,21 @@ impl Arithmetic {
         match self {
             Self::Portable => true,
             #[cfg(target_arch = "x86_64")]
+            Self::Avx2Fma => is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma"),
+            #[cfg(target_arch = "x86_64")]
             Self::Avx512Ifma => {
                 is_x86_feature_detected!("avx512f")
                     && is_x86_feature_detected!("avx512ifma")
                     && is_x86_feature_detected!("bmi2")
             }
             #[cfg(not(target_arch = "x86_64"))]
-            Self::Avx512Ifma => false,
+            Self::Avx2Fma | Self::Avx512Ifma => false,
         }
     }
 
-    /// All that this processor has.
+    /// All that this processor has, the fastest last.
     pub fn supported() -> impl Iterator<Item = Self> {
-        [Self::Portable, Self::Avx512Ifma].into_iter().filter(|a| a.is_supported())
+        [Self::Portable, Self::Avx2Fma, Self::Avx512Ifma].into_iter().filter(|a| a.is_supported())
     }
 }
 
@@ -116,11 +123,11 @@ pub(crate) trait Lanes: Copy + Send + Vectors + 'static {
     fn double(self) -> Self;
     /// 3·self² as a factor, from a reduced element.
     fn triple_square(self) -> Self;
-    /// The product, again a factor.
+    /// The product, again a factor. One of the two must be a product itself, or an inverse or unit.
     fn mul(self, other: Self) -> Self;
-    /// self² − sum, reduced.
+    /// self² − sum, reduced; self is a product.
     fn sqr_sub(self, sum: Self) -> Self;
-    /// self·factor − other, reduced; `other` is at most twice reduced.
+    /// self·factor − other, reduced; self is a product, `other` at most twice reduced.
     fn mul_sub(self, factor: Self, other: Self) -> Self;
     /// The reduced form of an element at most four times reduced; zero stays literally zero.
     fn reduce(self) -> Self;
@@ -128,7 +135,7 @@ pub(crate) trait Lanes: Copy + Send + Vectors + 'static {
     fn zeros_of_diff(self) -> u8;
     /// The same for any factor. Slow.
     fn zeros(self) -> u8;
-    /// Inverses of eight factors, none of which is zero.
+    /// Inverses of eight products, none of which is zero.
     fn invert(self) -> Self;
 
     /// x and y cells of a point from its blst coordinates, c0 and c1 (F_q: c1 unused). Infinity is all zeros.
@@ -141,11 +148,13 @@ pub(crate) type Words = [u64; 4];
 
 /// Eight elements of F_r, for transforms and pointwise products.
 ///
-/// Values come in three states. *Stored*: below 1.25r, what [`load`](Self::load) gives, [`store`](Self::store) takes and
-/// [`reduce`](Self::reduce) makes. *Grown*: up to 16r, by butterflies. *Factors*: stored or grown, carries propagated.
+/// Values come in three states. *Stored*: what [`load`](Self::load) gives, [`store`](Self::store) takes, as words below 1.51r, and
+/// [`reduce`](Self::reduce) makes. *Grown*: by butterflies. *Factors*: stored or grown.
 pub(crate) trait ScalarLanes: Copy + Send + Vectors + 'static {
     /// A constant at rest, to multiply by.
     type Constant: Copy + Send + Sync + 'static;
+    /// How often [`product_first`](Self::product_first) may follow itself before its results are reduced.
+    const PRODUCT_STEPS: usize;
     /// xy·DATA_PRODUCT is what the product of two loaded values x and y gives: implementations have another radix.
     fn data_product() -> Scalar;
 
@@ -161,13 +170,13 @@ pub(crate) trait ScalarLanes: Copy + Send + Vectors + 'static {
     /// Stores eight elements.
     fn store(self) -> [Words; LANES];
 
-    /// The product of two factors, one of which is a constant or stored. At most 1.6r.
+    /// The product of two factors, the second of which is a constant or stored.
     fn mul(self, factor: Self) -> Self;
-    /// a − b + 2r, a factor, from stored values.
+    /// a − b, a factor, from stored values or products.
     fn sub(self, other: Self) -> Self;
     /// (u + v, (u − v)·w) of values that have grown by `LEVEL` (at most 2) such steps since they were stored.
     fn difference_first<const LEVEL: usize>(u: Self, v: Self, w: Self) -> (Self, Self);
-    /// (u + v·w, u − v·w); values grow by 2r, at most seven times.
+    /// (u + v·w, u − v·w) for a constant or stored w.
     fn product_first(u: Self, v: Self, w: Self) -> (Self, Self);
     /// Any value to a stored one.
     fn reduce(self) -> Self;

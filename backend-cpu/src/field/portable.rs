@@ -311,6 +311,7 @@ impl Vectors for ScalarArray {
 
 impl ScalarLanes for ScalarArray {
     type Constant = blst_fr;
+    const PRODUCT_STEPS: usize = usize::MAX;
 
     fn data_product() -> Scalar {
         Scalar::ONE
