@@ -2,7 +2,8 @@
 //!
 //! Adding two affine points takes an inversion, a square and two multiplications. With Montgomery's trick the inversion of n
 //! differences becomes one inversion and 3n multiplications, so an addition costs 5M + 1S, against 7M + 4S for a mixed
-//! addition in Jacobian coordinates. Nothing is approximate: equal points, opposite points and infinity on either side
+//! addition in Jacobian coordinates. Over F_q2 it is the norms that are inverted together, which are in F_q: 1/d = conj(d)/norm(d),
+//! so that only two of the five multiplications are in F_q2, and the others cost half as much as one. Nothing is approximate: equal points, opposite points and infinity on either side
 //! are recognised and give the right sum.
 //!
 //! Everything above is built from two operations, [`Workspace::add_records`] and [`Workspace::add_cells`]. Both take lists of
@@ -10,7 +11,7 @@
 
 use std::ops::Range;
 
-use crate::field::{Kernel, LANES, Lanes};
+use crate::field::{BaseLanes, Kernel, LANES, Lanes};
 
 /// An affine point at rest, in the lanes' own representation. Infinity is two zero cells.
 #[derive(Clone, Copy)]
@@ -49,9 +50,10 @@ const BATCH: usize = 256 * LANES;
 const PREFETCH: usize = 4;
 
 /// What the second half of a vector of additions needs to know.
-struct Step<F> {
-    /// Product of all dx before.
-    prefix: F,
+struct Step<F: Lanes> {
+    /// Product of the norms of all dx before.
+    prefix: F::Base,
+    norm: F::Norm,
     dx: F,
     dy: F,
     /// x1 + x2.
@@ -70,8 +72,8 @@ trait Pairs<F: Lanes> {
     fn load(&self, at: usize) -> [F; 4];
     /// Takes the sums of the same pairs.
     fn store(&mut self, at: usize, x: F, y: F);
-    /// Gets memory for pairs that will be loaded soon.
-    fn prefetch(&self, _at: usize) {}
+    /// Gets memory for the first or second points of eight pairs that will be loaded soon.
+    fn prefetch(&self, _at: usize, _which: usize) {}
 }
 
 /// Adds all pairs. Pairs are loaded batch by batch *from the end*, and within a batch all are loaded before one is stored,
@@ -92,8 +94,11 @@ impl<F: Lanes, P: Pairs<F>> Kernel for AddPairs<'_, F, P> {
             let vectors = (end - start).div_ceil(LANES);
             if self.steps.len() < vectors {
                 let zero = F::unit().zero_where(0xff);
+                // Not in the closure: it doesn't inherit target features.
+                let (prefix, norm) = (F::Base::unit(), F::unit().norm());
                 self.steps.resize_with(BATCH / LANES, || Step {
-                    prefix: zero,
+                    prefix,
+                    norm,
                     dx: zero,
                     dy: zero,
                     sx: zero,
@@ -103,18 +108,21 @@ impl<F: Lanes, P: Pairs<F>> Kernel for AddPairs<'_, F, P> {
                 });
             }
             let steps = &mut self.steps[..vectors];
-            let mut product = F::unit();
+            let mut product = F::Base::unit();
             for (i, step) in steps.iter_mut().enumerate() {
                 let at = start + i * LANES;
-                self.pairs.prefetch(at + PREFETCH * LANES);
+                // In two parts: a processor keeps track of some twenty cache misses, and all that it is told beyond makes it wait.
+                self.pairs.prefetch(at + PREFETCH * LANES, 0);
                 step.prefix = product;
                 first_half(step, self.pairs.load(at));
-                product = product.mul(step.dx);
+                step.norm = step.dx.norm();
+                product = step.dx.times_norm(&step.norm, &product);
+                self.pairs.prefetch(at + PREFETCH * LANES, 1);
             }
             let mut inverse = product.invert();
             for (i, step) in steps.iter().enumerate().rev() {
-                let (x, y) = second_half(step, inverse.mul(step.prefix));
-                inverse = inverse.mul(step.dx);
+                let (x, y) = second_half(step, &step.dx.inverse(&inverse.mul(&step.prefix)));
+                inverse = step.dx.times_norm(&step.norm, &inverse);
                 self.pairs.store(start + i * LANES, x, y);
             }
             end = start;
@@ -161,10 +169,10 @@ fn exceptions<F: Lanes>(step: &mut Step<F>, x2: F, y2: F, equal_x: u8, infinite1
 
 /// The sum, from the inverse of dx: λ = dy/dx, x3 = λ² − x1 − x2, y3 = λ(x1 − x3) − y1.
 #[inline(always)]
-fn second_half<F: Lanes>(step: &Step<F>, inverse: F) -> (F, F) {
+fn second_half<F: Lanes>(step: &Step<F>, inverse: &F) -> (F, F) {
     let slope = step.dy.mul(inverse);
-    let x = slope.sqr_sub(step.sx);
-    let y = slope.mul_sub(step.x1.diff(x), step.y1);
+    let x = slope.sqr_sub(&step.sx);
+    let y = slope.mul_sub(&step.x1.diff(x), &step.y1);
     if step.infinite == 0 { (x, y) } else { (x.zero_where(step.infinite), y.zero_where(step.infinite)) }
 }
 
@@ -230,12 +238,10 @@ impl<F: Lanes, R: Records> Pairs<F> for RecordPairs<'_, F, R> {
     }
 
     #[inline(always)]
-    fn prefetch(&self, at: usize) {
+    fn prefetch(&self, at: usize, which: usize) {
         for lane in 0..LANES {
             if let Some(pair) = self.pairs.get(at + lane) {
-                for entry in pair.entries {
-                    F::prefetch_record(self.records.record(entry & !NEGATED));
-                }
+                F::prefetch_record(self.records.record(pair.entries[which] & !NEGATED));
             }
         }
     }

@@ -1,8 +1,8 @@
-//! The CPU reference backend of splitprover: rayon and blst, with an AVX-512 path for the inner loops.
+//! The CPU reference backend of splitprover: rayon and blst, with AVX-512 and AVX2 paths for the inner loops.
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | `field` | base and scalar field, eight elements at a time, on blst or on AVX-512 |
+//! | `field` | base and scalar field, eight elements at a time, on blst, AVX2 or AVX-512 |
 //! | `curve` | batched affine addition |
 //! | `msm` | multi-exponentiation |
 //! | `ntt` | number-theoretic transforms between rows, coefficients and the odd coset |

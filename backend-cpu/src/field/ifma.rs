@@ -20,7 +20,7 @@ use std::arch::x86_64::*;
 use blst::blst_fp;
 
 use super::portable::BlstField;
-use super::{Kernel, LANES, Lanes, Vectors};
+use super::{BaseLanes, Kernel, LANES, Lanes, Vectors};
 
 const LIMBS: usize = 8;
 const MASK: u64 = (1 << 52) - 1;
@@ -532,6 +532,8 @@ impl Vectors for Fq {
 }
 
 impl Lanes for Fq {
+    type Base = Self;
+    type Norm = ();
     type Cell = FqCell;
     const ZERO: FqCell = FqCell([0; LIMBS]);
     const RECORD: usize = 96;
@@ -561,6 +563,7 @@ impl Lanes for Fq {
         // Prefetching has no effect on memory.
         simd!(_mm_prefetch::<_MM_HINT_T0>(record.as_ptr().cast()));
         simd!(_mm_prefetch::<_MM_HINT_T0>(record.as_ptr().wrapping_add(64).cast()));
+        simd!(_mm_prefetch::<_MM_HINT_T0>(record.as_ptr().wrapping_add(95).cast()));
     }
 
     #[inline(always)]
@@ -618,17 +621,17 @@ impl Lanes for Fq {
     }
 
     #[inline(always)]
-    fn mul(self, other: Self) -> Self {
+    fn mul(&self, other: &Self) -> Self {
         Self(tighten(mont_mul(&self.0, &other.0)))
     }
 
     #[inline(always)]
-    fn sqr_sub(self, sum: Self) -> Self {
+    fn sqr_sub(&self, sum: &Self) -> Self {
         Self(reduce_loose(sub_offset::<3>(mont_sqr(&self.0), sum.0)))
     }
 
     #[inline(always)]
-    fn mul_sub(self, factor: Self, other: Self) -> Self {
+    fn mul_sub(&self, factor: &Self, other: &Self) -> Self {
         Self(reduce_loose(sub_offset::<3>(mont_mul(&self.0, &factor.0), other.0)))
     }
 
@@ -648,13 +651,28 @@ impl Lanes for Fq {
     }
 
     #[inline(always)]
-    fn invert(self) -> Self {
-        Self(invert(self.0))
+    fn norm(&self) {}
+
+    #[inline(always)]
+    fn times_norm(&self, _norm: &(), product: &Self) -> Self {
+        product.mul(self)
+    }
+
+    #[inline(always)]
+    fn inverse(&self, of_norm: &Self) -> Self {
+        *of_norm
     }
 
     fn cell_to_blst(x: &FqCell, y: &FqCell) -> [[blst_fp; 2]; 2] {
         let zero = blst_fp { l: [0; 6] };
         [[words_of_limbs(&x.0), zero], [words_of_limbs(&y.0).mul(TIMES_2_16), zero]]
+    }
+}
+
+impl BaseLanes for Fq {
+    #[inline(always)]
+    fn invert(&self) -> Self {
+        Self(invert(self.0))
     }
 }
 
@@ -676,7 +694,7 @@ pub(crate) struct Fq2Cell {
 impl Fq2 {
     /// (c0, c1) of the product, loose. Factors are below 8q; see [`mont_mul_add`].
     #[inline(always)]
-    fn mul_loose(self, other: Self) -> Self {
+    fn mul_loose(&self, other: &Self) -> Self {
         // c0 = a0·b0 + a1·(8q − b1), one reduction: a difference becomes a sum.
         let neg = tighten(sub_offset_8(other.c1));
         Self {
@@ -728,6 +746,8 @@ impl Vectors for Fq2 {
 }
 
 impl Lanes for Fq2 {
+    type Base = Fq;
+    type Norm = Fq;
     type Cell = Fq2Cell;
     const ZERO: Fq2Cell = Fq2Cell { c0: FqCell([0; LIMBS]), c1: FqCell([0; LIMBS]) };
     const RECORD: usize = 192;
@@ -773,7 +793,7 @@ impl Lanes for Fq2 {
 
     #[inline(always)]
     fn prefetch_record(record: &[u8]) {
-        for offset in [0, 64, 128] {
+        for offset in [0, 64, 128, 191] {
             // Prefetching has no effect on memory.
             simd!(_mm_prefetch::<_MM_HINT_T0>(record.as_ptr().wrapping_add(offset).cast()));
         }
@@ -827,12 +847,12 @@ impl Lanes for Fq2 {
     }
 
     #[inline(always)]
-    fn mul(self, other: Self) -> Self {
+    fn mul(&self, other: &Self) -> Self {
         self.mul_loose(other).tighten()
     }
 
     #[inline(always)]
-    fn sqr_sub(self, sum: Self) -> Self {
+    fn sqr_sub(&self, sum: &Self) -> Self {
         let square = self.sqr_loose();
         Self {
             c0: reduce_loose(sub_offset::<3>(square.c0, sum.c0)),
@@ -841,7 +861,7 @@ impl Lanes for Fq2 {
     }
 
     #[inline(always)]
-    fn mul_sub(self, factor: Self, other: Self) -> Self {
+    fn mul_sub(&self, factor: &Self, other: &Self) -> Self {
         let product = self.mul_loose(factor);
         Self {
             c0: reduce_loose(sub_offset::<3>(product.c0, other.c0)),
@@ -866,12 +886,20 @@ impl Lanes for Fq2 {
     }
 
     #[inline(always)]
-    fn invert(self) -> Self {
+    fn norm(&self) -> Fq {
+        Fq(tighten(mont_mul_add(&self.c0, &self.c0, &self.c1, &self.c1)))
+    }
+
+    #[inline(always)]
+    fn times_norm(&self, norm: &Fq, product: &Fq) -> Fq {
+        product.mul(norm)
+    }
+
+    #[inline(always)]
+    fn inverse(&self, of_norm: &Fq) -> Self {
         // 1/(a0 + a1·i) = (a0 − a1·i)/(a0² + a1²).
-        let norm = tighten(mont_mul_add(&self.c0, &self.c0, &self.c1, &self.c1));
-        let inverse = Fq(invert(norm));
         let neg = Fq(tighten(sub_offset_8(self.c1)));
-        Self { c0: Fq(self.c0).mul(inverse).0, c1: neg.mul(inverse).0 }
+        Self { c0: Fq(self.c0).mul(of_norm).0, c1: neg.mul(of_norm).0 }
     }
 
     fn cell_to_blst(x: &Fq2Cell, y: &Fq2Cell) -> [[blst_fp; 2]; 2] {

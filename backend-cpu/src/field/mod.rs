@@ -88,6 +88,10 @@ pub(crate) trait Vectors {
 /// addition formulas hold between them. *Reduced* elements are what [`scatter`](Self::scatter) takes and
 /// [`gather`](Self::gather) gives; other operations say what they need.
 pub(crate) trait Lanes: Copy + Send + Vectors + 'static {
+    /// Lanes of the base field: F_q.
+    type Base: BaseLanes;
+    /// What [`inverse`](Self::inverse) needs besides the element: nothing in F_q, the norm in F_q2.
+    type Norm: Copy + Send + 'static;
     /// One reduced element at rest.
     type Cell: Copy + Send + Sync + 'static;
     /// The cell that is literally zero. A point of two zero cells stands for infinity.
@@ -124,22 +128,32 @@ pub(crate) trait Lanes: Copy + Send + Vectors + 'static {
     /// 3·self² as a factor, from a reduced element.
     fn triple_square(self) -> Self;
     /// The product, again a factor. One of the two must be a product itself, or an inverse or unit.
-    fn mul(self, other: Self) -> Self;
+    fn mul(&self, other: &Self) -> Self;
     /// self² − sum, reduced; self is a product.
-    fn sqr_sub(self, sum: Self) -> Self;
+    fn sqr_sub(&self, sum: &Self) -> Self;
     /// self·factor − other, reduced; self is a product, `other` at most twice reduced.
-    fn mul_sub(self, factor: Self, other: Self) -> Self;
+    fn mul_sub(&self, factor: &Self, other: &Self) -> Self;
     /// The reduced form of an element at most four times reduced; zero stays literally zero.
     fn reduce(self) -> Self;
     /// Lanes of a [`diff`](Self::diff) of *reduced* elements that are zero in the field. Fast where none is.
     fn zeros_of_diff(self) -> u8;
     /// The same for any factor. Slow.
     fn zeros(self) -> u8;
-    /// Inverses of eight products, none of which is zero.
-    fn invert(self) -> Self;
+    /// The norm of a difference of reduced elements, or of another factor with limbs no larger: in F_q2 c0² + c1², zero only for zero.
+    fn norm(&self) -> Self::Norm;
+    /// A product in the base field times the norm, which is the element itself in F_q.
+    fn times_norm(&self, norm: &Self::Norm, product: &Self::Base) -> Self::Base;
+    /// The inverse of an element from that of its norm.
+    fn inverse(&self, of_norm: &Self::Base) -> Self;
 
     /// x and y cells of a point from its blst coordinates, c0 and c1 (F_q: c1 unused). Infinity is all zeros.
     fn cell_to_blst(x: &Self::Cell, y: &Self::Cell) -> [[blst_fp; 2]; 2];
+}
+
+/// Lanes of F_q.
+pub(crate) trait BaseLanes: Lanes {
+    /// Inverses of eight products, none of which is zero.
+    fn invert(&self) -> Self;
 }
 
 /// A vector of F_r in memory: Montgomery form (radix 2^256), little-endian words, as `blst_fr` and

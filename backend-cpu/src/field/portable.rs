@@ -9,7 +9,7 @@ use blst::{
 use blstrs::Scalar;
 use ff::Field;
 
-use super::{Kernel, LANES, Lanes, ScalarLanes, Vectors, Words};
+use super::{BaseLanes, Kernel, LANES, Lanes, ScalarLanes, Vectors, Words};
 
 /// Reads a base field element's 48 little-endian bytes.
 pub(crate) fn read_fp(bytes: &[u8]) -> blst_fp {
@@ -40,10 +40,15 @@ pub(crate) trait BlstField: Copy + PartialEq + Send + Sync + 'static {
     fn triple(self) -> Self;
     fn neg(self) -> Self;
     fn inv(self) -> Self;
+    /// The norm over F_q: the element itself there.
+    fn norm(self) -> blst_fp;
+    /// The inverse, from the norm's.
+    fn inverse(self, of_norm: blst_fp) -> Self;
 }
 
 macro_rules! blst_field {
     ($t:ty, $zero:expr, $one:expr, $record:literal, $read:path, $components:expr,
+     $norm:expr, $inverse:expr,
      $add:ident $sub:ident $mul:ident $sqr:ident $triple:ident $cneg:ident $inv:ident) => {
         impl BlstField for $t {
             const ZERO: Self = $zero;
@@ -105,6 +110,14 @@ macro_rules! blst_field {
                 unsafe { $inv(&mut r, &self) };
                 r
             }
+            #[inline]
+            fn norm(self) -> blst_fp {
+                ($norm)(self)
+            }
+            #[inline]
+            fn inverse(self, of_norm: blst_fp) -> Self {
+                ($inverse)(self, of_norm)
+            }
         }
     };
 }
@@ -124,8 +137,11 @@ pub(crate) const FP_ONE: blst_fp = blst_fp {
 };
 
 blst_field!(blst_fp, FP_ZERO, FP_ONE, 96, read_fp, |a| [a, FP_ZERO],
+    |a| a, |_, of_norm| of_norm,
     blst_fp_add blst_fp_sub blst_fp_mul blst_fp_sqr blst_fp_mul_by_3 blst_fp_cneg blst_fp_inverse);
 blst_field!(blst_fp2, blst_fp2 { fp: [FP_ZERO; 2] }, blst_fp2 { fp: [FP_ONE, FP_ZERO] }, 192, read_fp2, |a: blst_fp2| a.fp,
+    |a: blst_fp2| a.fp[0].sqr().add(a.fp[1].sqr()),
+    |a: blst_fp2, of_norm| blst_fp2 { fp: [a.fp[0].mul(of_norm), a.fp[1].neg().mul(of_norm)] },
     blst_fp2_add blst_fp2_sub blst_fp2_mul blst_fp2_sqr blst_fp2_mul_by_3 blst_fp2_cneg blst_fp2_inverse);
 
 /// Eight elements, one after the other. Everything is always fully reduced.
@@ -153,6 +169,8 @@ impl<T> Vectors for Array<T> {
 }
 
 impl<T: BlstField> Lanes for Array<T> {
+    type Base = Array<blst_fp>;
+    type Norm = Array<blst_fp>;
     type Cell = T;
     const ZERO: T = T::ZERO;
     const RECORD: usize = T::RECORD;
@@ -220,16 +238,16 @@ impl<T: BlstField> Lanes for Array<T> {
         self.map(|a| a.sqr().triple())
     }
 
-    fn mul(self, other: Self) -> Self {
-        self.zip(other, T::mul)
+    fn mul(&self, other: &Self) -> Self {
+        self.zip(*other, T::mul)
     }
 
-    fn sqr_sub(self, sum: Self) -> Self {
-        self.zip(sum, |a, b| a.sqr().sub(b))
+    fn sqr_sub(&self, sum: &Self) -> Self {
+        self.zip(*sum, |a, b| a.sqr().sub(b))
     }
 
-    fn mul_sub(self, factor: Self, other: Self) -> Self {
-        self.mul(factor).diff(other)
+    fn mul_sub(&self, factor: &Self, other: &Self) -> Self {
+        self.mul(factor).diff(*other)
     }
 
     fn reduce(self) -> Self {
@@ -248,7 +266,29 @@ impl<T: BlstField> Lanes for Array<T> {
         mask
     }
 
-    fn invert(self) -> Self {
+    fn norm(&self) -> Array<blst_fp> {
+        Array(self.0.map(T::norm))
+    }
+
+    fn times_norm(&self, norm: &Array<blst_fp>, product: &Array<blst_fp>) -> Array<blst_fp> {
+        product.mul(norm)
+    }
+
+    fn inverse(&self, of_norm: &Array<blst_fp>) -> Self {
+        let mut r = *self;
+        for (r, of_norm) in r.0.iter_mut().zip(of_norm.0) {
+            *r = r.inverse(of_norm);
+        }
+        r
+    }
+
+    fn cell_to_blst(x: &T, y: &T) -> [[blst_fp; 2]; 2] {
+        [x.components(), y.components()]
+    }
+}
+
+impl BaseLanes for Array<blst_fp> {
+    fn invert(&self) -> Self {
         let mut prefix = self.0;
         for i in 1..LANES {
             prefix[i] = prefix[i - 1].mul(self.0[i]);
@@ -260,10 +300,6 @@ impl<T: BlstField> Lanes for Array<T> {
         }
         prefix[0] = inverse;
         Self(prefix)
-    }
-
-    fn cell_to_blst(x: &T, y: &T) -> [[blst_fp; 2]; 2] {
-        [x.components(), y.components()]
     }
 }
 

@@ -216,11 +216,11 @@ fn print_tables(all: &[Measured], repetitions: u64) {
         command_output("date", &["+%F"]),
         std::fs::read_to_string("/proc/loadavg").unwrap_or_default().split(' ').next().unwrap_or_default(),
     );
-    let shown = [Name::Splitprover, Name::Portable, Name::Taceo, Name::Ark, Name::Bellperson];
+    let shown = [Name::Splitprover, Name::Avx2, Name::Taceo, Name::Ark, Name::Bellperson];
     let table = |title: &str, unit: &str, value: &dyn Fn(&Run) -> f64, digits: usize| {
         println!("\n{title}, {unit}:\n");
         println!(
-            "| best peer / ours | best peer / ours, portable | circuit | constraints | {} |",
+            "| best peer / ours | best peer / ours, AVX2 | circuit | constraints | {} |",
             shown.map(Name::text).join(" | ")
         );
         println!("|---|---|---|---|{}", "---|".repeat(shown.len()));
@@ -228,9 +228,9 @@ fn print_tables(all: &[Measured], repetitions: u64) {
             let of = |name| measured.run(name).map_or(f64::NAN, value);
             let best = Name::PEERS.map(of).into_iter().fold(f64::INFINITY, f64::min);
             let cells: Vec<_> = shown.iter().map(|&name| format!("{:.digits$}", of(name))).collect();
-            let (ours, portable) = (best / of(Name::Splitprover), best / of(Name::Portable));
+            let (ours, avx2) = (best / of(Name::Splitprover), best / of(Name::Avx2));
             let Measured { circuit, constraints, .. } = measured;
-            println!("| {ours:.1} | {portable:.1} | {circuit} | {constraints} | {} |", cells.join(" | "));
+            println!("| {ours:.1} | {avx2:.1} | {circuit} | {constraints} | {} |", cells.join(" | "));
         }
     };
     table("Whole proof", "wall time in s", &|run| median(&run.wall).as_secs_f64(), 3);

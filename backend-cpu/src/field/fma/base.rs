@@ -11,6 +11,7 @@
 
 use std::arch::asm;
 use std::arch::x86_64::*;
+use std::mem::MaybeUninit;
 
 use blst::blst_fp;
 
@@ -21,7 +22,7 @@ use super::{
     store_words, sub, sub_limbs, triple, unsigned, zero_where,
 };
 use crate::field::portable::BlstField;
-use crate::field::{Kernel, LANES, Lanes, Vectors};
+use crate::field::{BaseLanes, Kernel, LANES, Lanes, Vectors};
 
 const LIMBS: usize = 8;
 
@@ -75,32 +76,61 @@ const TIMES_2_12: blst_fp = power_of_two(384 + 12);
 type Fp = Limbs<LIMBS>;
 
 // Products are calls: some two thousand instructions each would make kernels outgrow the instruction cache.
-montgomery!(mul_call, Q, 8, columns_of_8, 1, one_product(a, b));
-montgomery!(mul_add_call, Q, 8, columns_of_8, 2, two_products(a, b, c, d));
-montgomery!(sqr_call, Q, 8, columns_of_8, 0, square(a, twice));
+montgomery!(mul_call, Q, 8, columns_of_8, (1, 0), one_product(a, b));
+montgomery!(mul_add_call, Q, 8, columns_of_8, (2, 0), two_products(a, b, c, d));
+montgomery!(sqr_call, Q, 8, columns_of_8, (0, 1), square(a, twice_a));
+montgomery!(sqr_add_call, Q, 8, columns_of_8, (0, 2), two_squares(a, twice_a, b, twice_b));
+
+/// What a call has left in memory, limb by limb. A copy as a whole would be one of wider vectors than were written, which have to wait
+/// until these are in the cache.
+#[inline(always)]
+fn take(r: &Fp) -> Fp {
+    let [[a, b, c, d, e, f, g, h], [i, j, k, l, m, n, o, p]] = r;
+    [[*a, *b, *c, *d, *e, *f, *g, *h], [*i, *j, *k, *l, *m, *n, *o, *p]]
+}
 
 /// a·b/2^408.
 #[inline(always)]
 fn mul(a: &Fp, b: &Fp) -> Fp {
-    let mut r = [[splat(0.0); LIMBS]; 2];
-    simd!(mul_call(&mut r, a, b));
-    r
+    let mut r = MaybeUninit::uninit();
+    // Calls initialise what they are given.
+    simd!({
+        mul_call(&mut r, a, b);
+        take(r.assume_init_ref())
+    })
 }
 
 /// (a·b + c·d)/2^408: two products, one reduction.
 #[inline(always)]
 fn mul_add(a: &Fp, b: &Fp, c: &Fp, d: &Fp) -> Fp {
-    let mut r = [[splat(0.0); LIMBS]; 2];
-    simd!(mul_add_call(&mut r, a, b, c, d));
-    r
+    let mut r = MaybeUninit::uninit();
+    // As in `mul`.
+    simd!({
+        mul_add_call(&mut r, a, b, c, d);
+        take(r.assume_init_ref())
+    })
 }
 
-/// a²/2^408 of strict limbs.
+/// a²/2^408 of tight limbs.
 #[inline(always)]
 fn sqr(a: &Fp) -> Fp {
-    let mut r = [[splat(0.0); LIMBS]; 2];
-    simd!(sqr_call(&mut r, a, &add_limbs(a, a)));
-    r
+    let mut r = MaybeUninit::uninit();
+    // As in `mul`.
+    simd!({
+        sqr_call(&mut r, a, &add_limbs(a, a));
+        take(r.assume_init_ref())
+    })
+}
+
+/// (a² + b²)/2^408 of tight limbs.
+#[inline(always)]
+fn sqr_add(a: &Fp, b: &Fp) -> Fp {
+    let mut r = MaybeUninit::uninit();
+    // As in `mul`.
+    simd!({
+        sqr_add_call(&mut r, a, &add_limbs(a, a), b, &add_limbs(b, b));
+        take(r.assume_init_ref())
+    })
 }
 
 /// Lanes in which a difference of reduced values, which lies in (−1.51q, 1.51q), is zero modulo q: −q, 0 or q.
@@ -329,6 +359,8 @@ impl Vectors for Fq {
 }
 
 impl Lanes for Fq {
+    type Base = Self;
+    type Norm = ();
     type Cell = FqCell;
     const ZERO: FqCell = FqCell([0; LIMBS]);
     const RECORD: usize = 96;
@@ -361,6 +393,7 @@ impl Lanes for Fq {
         // Prefetching has no effect on memory.
         simd!(_mm_prefetch::<_MM_HINT_T0>(record.as_ptr().cast()));
         simd!(_mm_prefetch::<_MM_HINT_T0>(record.as_ptr().wrapping_add(64).cast()));
+        simd!(_mm_prefetch::<_MM_HINT_T0>(record.as_ptr().wrapping_add(95).cast()));
     }
 
     #[inline(always)]
@@ -412,17 +445,17 @@ impl Lanes for Fq {
     }
 
     #[inline(always)]
-    fn mul(self, other: Self) -> Self {
+    fn mul(&self, other: &Self) -> Self {
         Self(mul(&self.0, &other.0))
     }
 
     #[inline(always)]
-    fn sqr_sub(self, sum: Self) -> Self {
+    fn sqr_sub(&self, sum: &Self) -> Self {
         Self(reduce::<Q, LIMBS>(&sub_limbs(&sqr(&self.0), &sum.0)))
     }
 
     #[inline(always)]
-    fn mul_sub(self, factor: Self, other: Self) -> Self {
+    fn mul_sub(&self, factor: &Self, other: &Self) -> Self {
         Self(reduce::<Q, LIMBS>(&sub_limbs(&mul(&self.0, &factor.0), &other.0)))
     }
 
@@ -442,13 +475,28 @@ impl Lanes for Fq {
     }
 
     #[inline(always)]
-    fn invert(self) -> Self {
-        Self(invert(&self.0))
+    fn norm(&self) {}
+
+    #[inline(always)]
+    fn times_norm(&self, _norm: &(), product: &Self) -> Self {
+        product.mul(self)
+    }
+
+    #[inline(always)]
+    fn inverse(&self, of_norm: &Self) -> Self {
+        *of_norm
     }
 
     fn cell_to_blst(x: &FqCell, y: &FqCell) -> [[blst_fp; 2]; 2] {
         let zero = blst_fp { l: [0; 6] };
         [[words_of_limbs(&x.0), zero], [words_of_limbs(&y.0).mul(TIMES_2_12), zero]]
+    }
+}
+
+impl BaseLanes for Fq {
+    #[inline(always)]
+    fn invert(&self) -> Self {
+        Self(invert(&self.0))
     }
 }
 
@@ -471,7 +519,7 @@ impl Fq2 {
     /// (a0 + a1)(a0 − a1) and 2·a0·a1 of strict limbs, which lie in [−2^50, 2^50): at most one of sum and difference is
     /// −2^51, the other smaller.
     #[inline(always)]
-    fn sqr(self) -> Self {
+    fn sqr(&self) -> Self {
         let (sum, difference) = (add_limbs(&self.c0, &self.c1), sub_limbs(&self.c0, &self.c1));
         Self { c0: mul(&sum, &difference), c1: mul(&add_limbs(&self.c0, &self.c0), &self.c1) }
     }
@@ -484,6 +532,8 @@ impl Vectors for Fq2 {
 }
 
 impl Lanes for Fq2 {
+    type Base = Fq;
+    type Norm = Fq;
     type Cell = Fq2Cell;
     const ZERO: Fq2Cell = Fq2Cell { c0: FqCell([0; LIMBS]), c1: FqCell([0; LIMBS]) };
     const RECORD: usize = 192;
@@ -522,7 +572,7 @@ impl Lanes for Fq2 {
 
     #[inline(always)]
     fn prefetch_record(record: &[u8]) {
-        for offset in [0, 64, 128] {
+        for offset in [0, 64, 128, 191] {
             // Prefetching has no effect on memory.
             simd!(_mm_prefetch::<_MM_HINT_T0>(record.as_ptr().wrapping_add(offset).cast()));
         }
@@ -571,12 +621,12 @@ impl Lanes for Fq2 {
 
     #[inline(always)]
     fn triple_square(self) -> Self {
-        let square = self.mul(self);
+        let square = self.mul(&self);
         Self { c0: triple(&square.c0), c1: triple(&square.c1) }
     }
 
     #[inline(always)]
-    fn mul(self, other: Self) -> Self {
+    fn mul(&self, other: &Self) -> Self {
         Self {
             c0: mul_add(&self.c0, &other.c0, &negate(&self.c1), &other.c1),
             c1: mul_add(&self.c0, &other.c1, &self.c1, &other.c0),
@@ -584,13 +634,13 @@ impl Lanes for Fq2 {
     }
 
     #[inline(always)]
-    fn sqr_sub(self, sum: Self) -> Self {
-        self.sqr().diff(sum).reduce()
+    fn sqr_sub(&self, sum: &Self) -> Self {
+        self.sqr().diff(*sum).reduce()
     }
 
     #[inline(always)]
-    fn mul_sub(self, factor: Self, other: Self) -> Self {
-        self.mul(factor).diff(other).reduce()
+    fn mul_sub(&self, factor: &Self, other: &Self) -> Self {
+        self.mul(factor).diff(*other).reduce()
     }
 
     #[inline(always)]
@@ -610,11 +660,21 @@ impl Lanes for Fq2 {
     }
 
     #[inline(always)]
-    fn invert(self) -> Self {
+    fn norm(&self) -> Fq {
+        // Squares need tight limbs: they are doubled.
+        let (c0, c1) = (reduce::<Q, LIMBS>(&self.c0), reduce::<Q, LIMBS>(&self.c1));
+        Fq(sqr_add(&c0, &c1))
+    }
+
+    #[inline(always)]
+    fn times_norm(&self, norm: &Fq, product: &Fq) -> Fq {
+        product.mul(norm)
+    }
+
+    #[inline(always)]
+    fn inverse(&self, of_norm: &Fq) -> Self {
         // 1/(a0 + a1·i) = (a0 − a1·i)/(a0² + a1²).
-        let Self { c0, c1 } = self.reduce();
-        let inverse = invert(&mul_add(&c0, &c0, &c1, &c1));
-        Self { c0: mul(&c0, &inverse), c1: mul(&negate(&c1), &inverse) }
+        Self { c0: mul(&self.c0, &of_norm.0), c1: mul(&negate(&self.c1), &of_norm.0) }
     }
 
     fn cell_to_blst(x: &Fq2Cell, y: &Fq2Cell) -> [[blst_fp; 2]; 2] {

@@ -210,16 +210,17 @@ const fn pairs(n: usize, k: usize) -> usize {
 }
 
 /// What the terms of column k have to have subtracted, with those of the reduction; and what it starts with for the sake of
-/// shifts: [`LIFT`], less the carry that the column before has from it; half a limb if the limb is to be balanced. `full` is the number of
-/// products of all limbs with all limbs, 0 for a square.
-const fn start(n: usize, full: usize, k: usize) -> i64 {
-    const fn terms(n: usize, full: usize, k: usize) -> i64 {
+/// shifts: [`LIFT`], less the carry that the column before has from it; half a limb if the limb is to be balanced.
+const fn start(n: usize, (products, squares): (usize, usize), k: usize) -> i64 {
+    const fn terms(n: usize, products: usize, squares: usize, k: usize) -> i64 {
         let all = pairs(n, k);
-        (all + if full == 0 { all.div_ceil(2) } else { full * all }) as i64
+        // And one for the reduction. Of a square, pairs of different limbs count once.
+        ((products + 1) * all + squares * all.div_ceil(2)) as i64
     }
-    let mut start = LIFT.wrapping_sub(terms(n, full, k).wrapping_mul(LOW_BITS));
+    let mut start = LIFT.wrapping_sub(terms(n, products, squares, k).wrapping_mul(LOW_BITS));
     if k > 0 {
-        start = start.wrapping_sub(terms(n, full, k - 1).wrapping_mul(HIGH_BITS)).wrapping_sub(LIFT >> WIDTH);
+        start =
+            start.wrapping_sub(terms(n, products, squares, k - 1).wrapping_mul(HIGH_BITS)).wrapping_sub(LIFT >> WIDTH);
     }
     if k >= n { start.wrapping_add(HALF) } else { start }
 }

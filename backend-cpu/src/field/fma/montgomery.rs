@@ -99,14 +99,22 @@ macro_rules! square {
     };
 }
 
+/// The limbs' part in a² + b², given 2a and 2b too.
+macro_rules! two_squares {
+    ($n:literal ($a:ident, $twice_a:ident, $b:ident, $twice_b:ident) $i:literal $j:literal $($state:tt)*) => {
+        square!($n ($a, $twice_a) $i $j $($state)*);
+        square!($n ($b, $twice_b) $i $j $($state)*)
+    };
+}
+
 /// Works on column k, given the pairs of limbs (i, k − i).
 macro_rules! column {
     (
-        ($prime:ty, $n:literal, $full:literal, $products:ident $factors:tt, $out:ident, $multiples:ident, $limbs:ident,
+        ($prime:ty, $n:literal, $terms:tt, $products:ident $factors:tt, $out:ident, $multiples:ident, $limbs:ident,
             $round:ident $round_both:ident ($t0:ident $t1:ident $n0:ident $n1:ident))
         $k:literal $([$i:literal $j:literal])*
     ) => {
-        $n0 = splat_bits(const { start($n, $full, $k + 1) });
+        $n0 = splat_bits(const { start($n, $terms, $k + 1) });
         $n1 = $n0;
         $($products!($n $factors $i $j $round $round_both ($t0 $t1 $n0 $n1));)*
         // In the lower columns the last multiple isn't known yet: it is what clears the column.
@@ -165,22 +173,23 @@ macro_rules! columns_of_5 {
 }
 
 /// Defines a function that gives a sum of products over 2^51N modulo the prime: at most half the prime plus the sum over 2^51N, either sign,
-/// in strict limbs, but for the top one.
+/// in strict limbs, but for the top one. `terms` counts products of all limbs, and squares.
 macro_rules! montgomery {
-    ($name:ident, $prime:ty, $n:literal, $columns:ident, $full:literal, $products:ident ($($factor:ident),*)) => {
+    ($name:ident, $prime:ty, $n:literal, $columns:ident, $terms:tt, $products:ident ($($factor:ident),*)) => {
         /// # Safety
         /// The processor must have the features.
         #[target_feature(enable = "avx2,fma")]
         #[inline(never)]
         #[allow(unused_assignments, reason = "the last columns have no multiples of their own")]
-        unsafe fn $name(out: &mut Limbs<$n>, $($factor: &Limbs<$n>),*) {
+        unsafe fn $name(out: &mut MaybeUninit<Limbs<$n>>, $($factor: &Limbs<$n>),*) {
+            let out = out.write([[splat(0.0); $n]; 2]);
             let limbs = &<$prime>::LIMBS;
             let (round, round_both) = (splat(ROUND_LIMB), splat(ROUND_LIMB + ROUND));
             let mut multiples = [[splat(0.0); $n]; 2];
-            let mut t0 = splat_bits(const { start($n, $full, 0) });
+            let mut t0 = splat_bits(const { start($n, $terms, 0) });
             let mut t1 = t0;
             let (mut n0, mut n1);
-            $columns!(column ($prime, $n, $full, $products ($($factor),*), out, multiples, limbs, round round_both (t0 t1 n0 n1)));
+            $columns!(column ($prime, $n, $terms, $products ($($factor),*), out, multiples, limbs, round round_both (t0 t1 n0 n1)));
             out[0][$n - 1] = signed(t0, LIFT + HALF);
             out[1][$n - 1] = signed(t1, LIFT + HALF);
         }

@@ -10,6 +10,7 @@
 
 use std::arch::asm;
 use std::arch::x86_64::*;
+use std::mem::MaybeUninit;
 
 use blst::blst_fr;
 use blstrs::Scalar;
@@ -32,14 +33,18 @@ impl Prime<LIMBS> for Order {
     const NEG_INV: f64 = neg_inverse(R[0]);
 }
 
-montgomery!(mul_call, Order, 5, columns_of_5, 1, one_product(a, b));
+montgomery!(mul_call, Order, 5, columns_of_5, (1, 0), one_product(a, b));
 
 /// a·b/2^255.
 #[inline(always)]
 fn mul(a: &Limbs<LIMBS>, b: &Limbs<LIMBS>) -> Limbs<LIMBS> {
-    let mut r = [[splat(0.0); LIMBS]; 2];
-    simd!(mul_call(&mut r, a, b));
-    r
+    let mut r = MaybeUninit::uninit();
+    // The call initialises what it is given. Taken limb by limb: see `base`.
+    simd!({
+        mul_call(&mut r, a, b);
+        let [[a, b, c, d, e], [f, g, h, i, j]] = r.assume_init_ref();
+        [[*a, *b, *c, *d, *e], [*f, *g, *h, *i, *j]]
+    })
 }
 
 #[inline(always)]

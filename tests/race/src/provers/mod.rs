@@ -46,8 +46,8 @@ fn timed(prove: impl FnOnce() -> Result<Proof>) -> Result<Timed> {
 pub enum Name {
     /// Ours, with the odd Lagrange basis.
     Splitprover,
-    /// Ours, with the portable arithmetic: what a processor without AVX-512 IFMA gets.
-    Portable,
+    /// Ours, without AVX-512: what most processors get.
+    Avx2,
     /// Ours, with the monomial basis.
     SplitproverBellman,
     /// taceo-groth16 0.2
@@ -61,7 +61,7 @@ pub enum Name {
 impl Name {
     /// All of them.
     pub const ALL: [Self; 6] =
-        [Self::Splitprover, Self::Portable, Self::SplitproverBellman, Self::Taceo, Self::Ark, Self::Bellperson];
+        [Self::Splitprover, Self::Avx2, Self::SplitproverBellman, Self::Taceo, Self::Ark, Self::Bellperson];
 
     /// The other provers.
     pub const PEERS: [Self; 3] = [Self::Taceo, Self::Ark, Self::Bellperson];
@@ -70,7 +70,7 @@ impl Name {
     pub fn text(self) -> &'static str {
         match self {
             Self::Splitprover => "splitprover",
-            Self::Portable => "splitprover-portable",
+            Self::Avx2 => "splitprover-avx2",
             Self::SplitproverBellman => "splitprover-bellman",
             Self::Taceo => "taceo-groth16",
             Self::Ark => "ark-groth16",
@@ -86,7 +86,7 @@ impl Name {
     /// The key that its proofs are verified with.
     pub fn zkey(self, circuit: &Circuit) -> std::path::PathBuf {
         match self {
-            Self::Splitprover | Self::Portable | Self::Taceo => circuit.zkey(),
+            Self::Splitprover | Self::Avx2 | Self::Taceo => circuit.zkey(),
             Self::SplitproverBellman | Self::Ark | Self::Bellperson => circuit.bellman_zkey(),
         }
     }
@@ -106,7 +106,7 @@ impl Name {
     /// If a file can't be read.
     pub fn open(self, circuit: &Circuit, stamps: &Path) -> Result<Box<dyn Prover>> {
         Ok(match self {
-            Self::Splitprover | Self::Portable | Self::SplitproverBellman => {
+            Self::Splitprover | Self::Avx2 | Self::SplitproverBellman => {
                 Box::new(splitprover::Splitprover::open(self, circuit, stamps)?)
             }
             Self::Taceo => Box::new(taceo::Taceo::open(circuit)?),

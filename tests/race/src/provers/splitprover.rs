@@ -44,7 +44,7 @@ impl Splitprover {
     pub(super) fn open(name: Name, circuit: &Circuit, stamps: &Path) -> Result<Self> {
         // As the program does, so that what is freed leaves the process.
         let _ = splitprover_core::host_buf::map_large_blocks();
-        let arithmetic = (name == Name::Portable).then_some(Arithmetic::Portable);
+        let arithmetic = (name == Name::Avx2).then_some(Arithmetic::Avx2Fma);
         let prover = Prover::new(CpuBackend::new(CpuOptions { arithmetic, ..CpuOptions::default() })?);
         let file = open_zkey(&name.zkey(circuit), Opening::Stamped, stamps)?;
         let key = prover.load_key(file.key.clone())?;
