@@ -20,6 +20,21 @@ typedef unsigned long long u64;
 #define SP_PTX 0
 #endif
 
+#if SP_PTX
+// A thread's place, read anew at each use. What has been read once keeps a register from then on, or is spilled for lack of one.
+SP_FN u32 thread_again() {
+    u32 i;
+    asm volatile("mov.u32 %0, %%tid.x;" : "=r"(i));
+    return i;
+}
+
+SP_FN u32 block_again() {
+    u32 i;
+    asm volatile("mov.u32 %0, %%ctaid.x;" : "=r"(i));
+    return i;
+}
+#endif
+
 #if defined(__CUDACC__)
 #define SP_UNROLL _Pragma("unroll")
 #define SP_NO_UNROLL _Pragma("unroll 1")

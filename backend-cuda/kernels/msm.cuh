@@ -47,6 +47,15 @@ template <class F> SP_FN const char *base_address(const Bases &b, u32 low) {
 
 #define MSM_THREADS 128
 
+// `me`, which is a thread's group: where the compiler would spill it for the whole of the additions (sm_80, sm_100), read anew.
+template <class F> SP_FN u32 group_index_again(u32 me) {
+#if SP_PTX && (__CUDA_ARCH__ == 800 || __CUDA_ARCH__ / 100 == 10)
+    return (block_again() * MSM_THREADS + thread_again()) / Field<F>::LANES;
+#else
+    return me;
+#endif
+}
+
 // The base at `address`, negated if `negative`.
 template <class F> SP_FN Affine<F> signed_base(const char *address, bool negative) {
     Affine<F> p = affine_load<F>(address);
@@ -295,7 +304,7 @@ SP_FN void msm_accumulate(const List &list, const char *sums, const Bases &bases
             prefetch(p + 2 * Field<F>::BYTES - 16);
         }
         if (valid && (u32)(pair >> 32) != key) {
-            if (key != MSM_NO_KEY) flush_run<F>(key, head, sum.get(), buckets, head_keys, heads, me);
+            if (key != MSM_NO_KEY) flush_run<F>(key, head, sum.get(), buckets, head_keys, heads, group_index_again<F>(me));
             key = (u32)(pair >> 32);
             head = i == 0 && continued;
             sum.set(head ? xyzz_infinity<F>() : xyzz_load<F>(buckets + (size_t)key * xyzz_bytes<F>()));
@@ -303,7 +312,7 @@ SP_FN void msm_accumulate(const List &list, const char *sums, const Bases &bases
         const u32 low = valid ? (u32)pair : 0;
         sum.add_base(address(valid ? from + i : 0, low), !summed && low >> 31, !valid);
     }
-    if (key != MSM_NO_KEY) flush_run<F>(key, head, sum.get(), buckets, head_keys, heads, me);
+    if (key != MSM_NO_KEY) flush_run<F>(key, head, sum.get(), buckets, head_keys, heads, group_index_again<F>(me));
 }
 
 // `count` heads of an earlier pass, `per` to a group.

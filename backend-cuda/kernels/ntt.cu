@@ -57,6 +57,13 @@ SP_FN u32 ntt_opaque(u32 x) {
     return x;
 }
 
+// Whether what follows from a thread's place is computed from the place itself, read anew. Before Blackwell the compiler finds registers for it.
+#if SP_PTX
+#define NTT_PLACE_ANEW (__CUDA_ARCH__ >= 1000)
+#else
+#define NTT_PLACE_ANEW 0
+#endif
+
 // The last `bits` (1 or 2) stages of a 4-point DIF, on groups of 2^bits elements: natural in, bit-reversed out.
 SP_FN void ntt_dif4(Fr (&x)[4], u32 bits, const NttTables &tables) {
     if (bits >= 2) {
@@ -226,9 +233,16 @@ template <bool DIF> static __device__ __forceinline__ void ntt_columns(const Ntt
     const NttLayout at{log_c, 0, threadIdx.x & ((1u << log_c) - 1), threadIdx.x >> log_c};
     const u32 id = (blockIdx.x << log_c) + at.c, columns = 1u << (tables.log_n - log_r);
     // Computed anew at each use, for lack of registers.
-    const auto column = [&]() { return ntt_opaque(id) & ((1u << log_s) - 1); };
+    const auto again = [&]() {
+#if NTT_PLACE_ANEW
+        return (block_again() << log_c) + (thread_again() & ((1u << log_c) - 1));
+#else
+        return ntt_opaque(id);
+#endif
+    };
+    const auto column = [&]() { return again() & ((1u << log_s) - 1); };
     const auto base = [&]() {
-        const u32 i = ntt_opaque(id);
+        const u32 i = again();
         return ((i >> log_s) << (log_s + log_r)) + (i & ((1u << log_s) - 1));
     };
     const u32 level_in = DIF ? log_r - 2 : 0, level_out = DIF ? 0 : log_r - 2;
@@ -242,7 +256,7 @@ template <bool DIF> static __device__ __forceinline__ void ntt_columns(const Ntt
         ntt_pass_twiddles(x, at.u, log_r, log_s, column(), tables);
         ntt_column_dit(x, at, log_r, tables);
     }
-    if (ntt_opaque(id) < columns) {
+    if (again() < columns) {
         SP_UNROLL
         for (int k = 0; k < 4; k++) ntt_write(to, base() + (ntt_position(ntt_opaque(at.u), k, level_out) << log_s), x[k]);
     }
@@ -271,7 +285,14 @@ extern "C" __global__ void __launch_bounds__(NTT_THREADS, 5)
     const NttLayout at{0, log_r, threadIdx.x >> log_t, threadIdx.x & ((1u << log_t) - 1)};
     const u32 id = (blockIdx.x << (NTT_LOG_BLOCK - log_r)) + at.c;
     const u32 count = 1u << (log_n - log_r);
-    const auto base = [&]() { return ntt_opaque(id) << log_r; };
+    const auto again = [&]() {
+#if NTT_PLACE_ANEW
+        return (block_again() << (NTT_LOG_BLOCK - log_r)) + (thread_again() >> log_t);
+#else
+        return ntt_opaque(id);
+#endif
+    };
+    const auto base = [&]() { return again() << log_r; };
     const NttSource from{in, times, length};
     Fr x[4];
     SP_UNROLL
@@ -281,7 +302,7 @@ extern "C" __global__ void __launch_bounds__(NTT_THREADS, 5)
     } else {
         ntt_exchange(x, at, log_t, 0);
     }
-    if (scale_low != nullptr && ntt_opaque(id) < count) {
+    if (scale_low != nullptr && again() < count) {
 #pragma unroll 1
         for (int factor = scale_high == nullptr ? 1 : 0; factor < 2; factor++) {
             SP_UNROLL
@@ -297,7 +318,7 @@ extern "C" __global__ void __launch_bounds__(NTT_THREADS, 5)
     } else {
         ntt_exchange(x, at, 0, log_t);
     }
-    if (ntt_opaque(id) < count) {
+    if (again() < count) {
         const NttTarget to{out, p, q};
         SP_UNROLL
         for (int k = 0; k < 4; k++) ntt_write(to, base() + ntt_position(ntt_opaque(at.u), k, log_t), x[k]);
