@@ -21,11 +21,60 @@ const BUFFER: usize = 1 << 20;
 /// Permissions of a new file, before the process's mask.
 const MODE: u32 = 0o666;
 
+/// A file in the making in some folder, which gets its name in the end, or is gone when it is dropped.
+pub(super) enum Temporary {
+    /// It has no name: nothing is left of it if this process is killed.
+    Unnamed(File, PathBuf),
+    /// It has another name: the file system knows no files without one.
+    Named(NamedTempFile),
+}
+
+impl Temporary {
+    /// Begins a file in a folder, with permissions that the process's mask takes away from.
+    pub(super) fn in_folder(folder: &Path, mode: u32) -> io::Result<Self> {
+        Self::begin(folder, mode, true)
+    }
+
+    fn begin(folder: &Path, mode: u32, unnamed: bool) -> io::Result<Self> {
+        if let Some(file) = Some(folder).filter(|_| unnamed).and_then(|folder| unnamed_file(folder, mode)) {
+            return Ok(Self::Unnamed(file, folder.to_owned()));
+        }
+        let mut builder = named();
+        builder.permissions(Permissions::from_mode(mode));
+        builder.tempfile_in(folder).map(Self::Named)
+    }
+
+    pub(super) fn file(&self) -> &File {
+        match self {
+            Self::Unnamed(file, _) => file,
+            Self::Named(temporary) => temporary.as_file(),
+        }
+    }
+
+    /// Gives the file its name, in place of what had it.
+    pub(super) fn persist(self, target: &Path) -> io::Result<()> {
+        let temporary = match self {
+            // A link never replaces a file, so the name is another one first.
+            Self::Unnamed(file, folder) => named().make_in(folder, |name| link(&file, name))?.into_temp_path(),
+            Self::Named(temporary) => temporary.into_temp_path(),
+        };
+        temporary.persist(target).map_err(|e| e.error)
+    }
+}
+
+impl Write for Temporary {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.file().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file().flush()
+    }
+}
+
 enum Sink {
-    /// A file without a name in the target's folder; it gets one in the end.
-    Unnamed(BufWriter<File>, PathBuf),
-    /// A file with another name in the target's folder, renamed in the end.
-    Named(BufWriter<NamedTempFile>, PathBuf),
+    /// A file in the target's folder, which gets its name in the end.
+    Temporary(BufWriter<Temporary>, PathBuf),
     /// The target is a pipe or device: there is nothing to replace.
     Direct(BufWriter<File>),
 }
@@ -62,15 +111,10 @@ impl OutputFile {
                 let file = OpenOptions::new().write(true).open(&target).map_err(fail)?;
                 Sink::Direct(BufWriter::with_capacity(BUFFER, file))
             }
-            _ => match Some(folder_of(&target)).filter(|_| unnamed).and_then(unnamed_file) {
-                Some(file) => Sink::Unnamed(BufWriter::with_capacity(BUFFER, file), target),
-                None => {
-                    let mut builder = named();
-                    builder.permissions(Permissions::from_mode(MODE));
-                    let file = builder.tempfile_in(folder_of(&target)).map_err(fail)?;
-                    Sink::Named(BufWriter::with_capacity(BUFFER, file), target)
-                }
-            },
+            _ => {
+                let file = Temporary::begin(folder_of(&target), MODE, unnamed).map_err(fail)?;
+                Sink::Temporary(BufWriter::with_capacity(BUFFER, file), target)
+            }
         };
         Ok(Self { sink, place })
     }
@@ -78,8 +122,7 @@ impl OutputFile {
     /// Flushes everything to the disk; only the new name is missing then.
     fn complete(&mut self) -> FormatResult<()> {
         let done = match &mut self.sink {
-            Sink::Unnamed(writer, _) => writer.flush().and_then(|()| writer.get_ref().sync_all()),
-            Sink::Named(writer, _) => writer.flush().and_then(|()| writer.get_ref().as_file().sync_all()),
+            Sink::Temporary(writer, _) => writer.flush().and_then(|()| writer.get_ref().file().sync_all()),
             Sink::Direct(writer) => writer.flush(),
         };
         done.map_err(|e| self.place.io("cannot write", e))
@@ -90,15 +133,9 @@ impl OutputFile {
         let Self { sink, place } = self;
         let appeared = match sink {
             Sink::Direct(_) => Ok(()),
-            Sink::Named(writer, target) => writer
-                .into_inner()
-                .map_err(|e| e.into_error())
-                .and_then(|temporary| temporary.persist(&target).map(drop).map_err(|e| e.error)),
-            Sink::Unnamed(writer, target) => writer.into_inner().map_err(|e| e.into_error()).and_then(|file| {
-                // A link never replaces a file, so the name is another one first.
-                let temporary = named().make_in(folder_of(&target), |name| link(&file, name))?;
-                temporary.persist(&target).map_err(|e| e.error)
-            }),
+            Sink::Temporary(writer, target) => {
+                writer.into_inner().map_err(|e| e.into_error()).and_then(|temporary| temporary.persist(&target))
+            }
         };
         appeared.map_err(|e| place.io("cannot give the finished file its name", e))
     }
@@ -131,15 +168,15 @@ impl OutputFile {
 impl Write for OutputFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match &mut self.sink {
-            Sink::Unnamed(writer, _) | Sink::Direct(writer) => writer.write(bytes),
-            Sink::Named(writer, _) => writer.write(bytes),
+            Sink::Temporary(writer, _) => writer.write(bytes),
+            Sink::Direct(writer) => writer.write(bytes),
         }
     }
 
     fn flush(&mut self) -> io::Result<()> {
         match &mut self.sink {
-            Sink::Unnamed(writer, _) | Sink::Direct(writer) => writer.flush(),
-            Sink::Named(writer, _) => writer.flush(),
+            Sink::Temporary(writer, _) => writer.flush(),
+            Sink::Direct(writer) => writer.flush(),
         }
     }
 }
@@ -155,8 +192,8 @@ fn named() -> tempfile::Builder<'static, 'static> {
 }
 
 /// A file without a name, if the system and the file system have such, and can give it a name later.
-fn unnamed_file(folder: &Path) -> Option<File> {
-    let file = OpenOptions::new().write(true).custom_flags(libc::O_TMPFILE).mode(MODE).open(folder).ok()?;
+fn unnamed_file(folder: &Path, mode: u32) -> Option<File> {
+    let file = OpenOptions::new().write(true).custom_flags(libc::O_TMPFILE).mode(mode).open(folder).ok()?;
     descriptor(&file).exists().then_some(file)
 }
 
@@ -209,7 +246,9 @@ mod tests {
             let mut output = OutputFile::begin(&path, unnamed).unwrap();
             output.write_all(b"half").unwrap();
             assert_eq!(std::fs::read(&path).unwrap(), b"old");
-            if let Sink::Unnamed(..) = output.sink {
+            if let Sink::Temporary(writer, _) = &output.sink
+                && let Temporary::Unnamed(..) = writer.get_ref()
+            {
                 assert_eq!(names(folder.path()), ["out"]);
             }
             drop(output);

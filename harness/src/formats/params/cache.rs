@@ -25,6 +25,7 @@ use splitprover_core::SharedBytes;
 use super::super::container::Section;
 use super::super::error::{FormatResult, Place};
 use super::super::map::{MappedFile, Residency};
+use super::super::output::Temporary;
 use super::super::source::FileIdentity;
 use super::super::stamp::{Stamp, create_folder};
 use super::super::zkey::{OpenOptions, PointsChecked};
@@ -181,15 +182,16 @@ fn has_conversion_of_size(folder: &Path, layout: &Layout) -> bool {
 /// Makes a conversion, which appears whole or not at all, and gives the hash of the contents, by which it is named.
 fn write_conversion(folder: &Path, contents: Contents<'_>, options: OpenOptions<'_>) -> Result<[u8; 32], Unconverted> {
     create_folder(folder).map_err(Unconverted::Write)?;
-    let temporary = tempfile::Builder::new().prefix(".points-").tempfile_in(folder).map_err(Unconverted::Write)?;
-    let file = temporary.as_file();
+    // Of gigabytes, maybe: nothing may be left of it if this process is killed.
+    let temporary = Temporary::in_folder(folder, 0o600).map_err(Unconverted::Write)?;
+    let file = temporary.file();
     let Hashes { source, records } = write_records(file, PAGE, contents, options)?;
     let keep = || -> io::Result<()> {
         file.write_all_at(&header(contents.layout, &source, &records), 0)?;
         if boot().is_none() { file.sync_data() } else { Ok(()) }
     };
     keep().map_err(Unconverted::Write)?;
-    temporary.persist(conversion_path(folder, &source)).map_err(|e| Unconverted::Write(e.error))?;
+    temporary.persist(&conversion_path(folder, &source)).map_err(Unconverted::Write)?;
     Ok(source)
 }
 
