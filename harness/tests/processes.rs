@@ -1,6 +1,7 @@
 //! The program under other circumstances: one thread, two processes at once, interrupted.
 
 use std::fs;
+use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -170,4 +171,36 @@ fn an_interrupted_proof_ends_and_leaves_no_partial_file() {
     }
     assert!(interrupted > 0, "no proof was interrupted");
     println!("{interrupted} proofs of {whole:.1?} interrupted; they ended within {longest:.1?}");
+}
+
+#[test]
+fn a_killed_conversion_leaves_nothing_in_the_cache() {
+    let folder = tempfile::tempdir().unwrap();
+    let unnamed = fs::OpenOptions::new().write(true).custom_flags(libc::O_TMPFILE).open(folder.path());
+    if let Err(error) = unnamed {
+        println!("skipped: this file system has no files without a name: {error}");
+        return;
+    }
+    let key = folder.path().join("key.params");
+    run(program(folder.path()).args(["setup", "--synthetic", "dense", "--log2", "12"]).arg(&key));
+    let cache = folder.path().join("cache");
+    let inspect = || program(folder.path()).args(["inspect", "--recheck"]).arg(&key).spawn().unwrap();
+    let begin = Instant::now();
+    assert!(inspect().wait().unwrap().success());
+    let whole = begin.elapsed();
+    let mut killed = 0;
+    for moment in 0..12 {
+        fs::remove_dir_all(&cache).unwrap();
+        fs::create_dir(&cache).unwrap();
+        let mut child = inspect();
+        std::thread::sleep(whole * moment / 12);
+        child.kill().unwrap();
+        killed += u32::from(!child.wait().unwrap().success());
+        let Ok(entries) = fs::read_dir(cache.join("splitprover")) else { continue };
+        for entry in entries {
+            let name = entry.unwrap().file_name().into_string().unwrap();
+            assert!(name.ends_with(".points") || name.ends_with(".stamp") || name.starts_with(".stamp-"), "{name}");
+        }
+    }
+    assert!(killed > 0, "no conversion was killed");
 }
