@@ -42,10 +42,6 @@ pub(crate) trait Records: Sync {
 /// Marks an entry as negated; the other bits are the base's index.
 pub(crate) const NEGATED: u32 = 1 << 31;
 
-/// Pairs whose sums share an inversion: 256 vectors. One inversion takes as long as some 30 additions, and the steps of a
-/// batch (3 KiB a vector in G1) should stay in the second-level cache.
-const BATCH: usize = 256 * LANES;
-
 /// How far ahead records are prefetched, in vectors.
 const PREFETCH: usize = 4;
 
@@ -90,13 +86,14 @@ impl<F: Lanes, P: Pairs<F>> Kernel for AddPairs<'_, F, P> {
     fn run(mut self) {
         let mut end = self.pairs.len();
         while end > 0 {
-            let start = (end - 1) / BATCH * BATCH;
+            let batch = F::BATCH * LANES;
+            let start = (end - 1) / batch * batch;
             let vectors = (end - start).div_ceil(LANES);
             if self.steps.len() < vectors {
                 let zero = F::unit().zero_where(0xff);
                 // Not in the closure: it doesn't inherit target features.
                 let (prefix, norm) = (F::Base::unit(), F::unit().norm());
-                self.steps.resize_with(BATCH / LANES, || Step {
+                self.steps.resize_with(F::BATCH, || Step {
                     prefix,
                     norm,
                     dx: zero,

@@ -364,6 +364,8 @@ impl Lanes for Fq {
     type Cell = FqCell;
     const ZERO: FqCell = FqCell([0; LIMBS]);
     const RECORD: usize = 96;
+    // Second-level caches are smaller here than where there is IFMA.
+    const BATCH: usize = 128;
 
     #[inline(always)]
     fn gather(cells: [&FqCell; LANES]) -> Self {
@@ -537,6 +539,7 @@ impl Lanes for Fq2 {
     type Cell = Fq2Cell;
     const ZERO: Fq2Cell = Fq2Cell { c0: FqCell([0; LIMBS]), c1: FqCell([0; LIMBS]) };
     const RECORD: usize = 192;
+    const BATCH: usize = 64;
 
     #[inline(always)]
     fn gather(cells: [&Fq2Cell; LANES]) -> Self {

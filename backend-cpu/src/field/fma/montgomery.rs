@@ -9,10 +9,7 @@
 
 /// Two columns += a\[i\]·b\[j\] in both halves: [`multiply_add`](super::multiply_add) twice. `half` is the size of a half in bytes.
 macro_rules! product_of_limbs {
-    ($n:literal, $a:ident[$i:literal], $b:ident[$j:literal], $round:ident $round_both:ident $sums:tt) => {
-        product_of_limbs!(@ $n, $a[$i], $b[$j], $round $round_both $sums)
-    };
-    (@ $n:literal, $a:ident[$i:literal], $b:ident[$j:literal], $round:ident $round_both:ident ($t0:ident $t1:ident $n0:ident $n1:ident)) => {
+    ($n:literal, $a:ident[$i:literal], $b:ident[$j:literal], $round:ident $round_both:ident ($t0:ident $t1:ident $n0:ident $n1:ident)) => {
         // SAFETY: reads limb i of both halves of a, and limb j of both of b: `&Limbs<N>` both, whose vectors are aligned to 32 bytes. Writes registers
         // only. The features are the function's own.
         unsafe {
