@@ -6,7 +6,7 @@
 //! so that only two of the five multiplications are in F_q2, and the others cost half as much as one. Nothing is approximate: equal points, opposite points and infinity on either side
 //! are recognised and give the right sum.
 //!
-//! Everything above is built from two operations, [`Workspace::add_records`] and [`Workspace::add_cells`]. Both take lists of
+//! Everything above is built from two operations, [`Workspace::sum_entries`] and [`Workspace::add_cells`]. Both take lists of
 //! pairs and run on whichever [`Lanes`] they are compiled for.
 
 use std::ops::Range;
