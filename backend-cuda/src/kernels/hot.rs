@@ -35,9 +35,8 @@ pub struct KnownSpill {
 }
 
 /// Every known spill of a hot kernel. Fewer bytes than these are welcome, more are a failure.
-pub const KNOWN_SPILLS: &[KnownSpill] = &[
-    KnownSpill { arch: "sm_90", kernel: "msm_g1_add_neighbours", most: 8, reason: OUTSIDE_THE_LOOPS },
-];
+pub const KNOWN_SPILLS: &[KnownSpill] =
+    &[KnownSpill { arch: "sm_90", kernel: "msm_g1_add_neighbours", most: 8, reason: OUTSIDE_THE_LOOPS }];
 
 /// The loops of the additions themselves keep everything in registers.
 const OUTSIDE_THE_LOOPS: &str = "a word of the loop over tiles, stored and loaded once a round";
