@@ -7,8 +7,8 @@ use ff::{Field, PrimeField};
 use group::{Group, prime::PrimeCurveAffine};
 use splitprover_core::abi::{BackendPlugin, DeviceInfo, Host, LogLevel, Options};
 use splitprover_core::{
-    BackendError, CircuitShape, CsrMatrix, G1Projective, G2Projective, HBasis, HostMemory, LentInputs, MemoryClass,
-    PendingSums, PointRecord, ProvingKey, Query, QuerySums, Scalar, SplitProver,
+    BackendError, CircuitShape, CsrMatrix, G1Projective, G2Projective, HBasis, HostMemory, Lent, LentInputs,
+    MemoryClass, PendingSums, PointRecord, ProvingKey, Query, QuerySums, Scalar, SplitProver,
 };
 
 /// The plug-in: names, devices, and how to open one.
@@ -65,34 +65,29 @@ impl SplitProver for Template {
         // First whatever may fail: until something is released, the caller gets its inputs back.
         let zeros = || self.memory.zeroed::<Scalar>(MemoryClass::Backend, n);
         let (mut a, mut b, mut c) = (zeros()?, zeros()?, zeros()?);
-        match (evaluations, key.matrices()) {
+        let given_c = match (evaluations, key.matrices()) {
             (Some(given), _) => {
-                // Each vector is released as soon as it has been read.
-                a[..given.a.len()].copy_from_slice(&given.a);
-                given.a.release();
-                b[..given.b.len()].copy_from_slice(&given.b);
-                given.b.release();
-                match given.c {
-                    Some(vector) => {
-                        c[..vector.len()].copy_from_slice(&vector);
-                        vector.release();
-                    }
-                    None => hadamard(&a, &b, &mut c),
-                }
+                upload(given.a, &mut a);
+                upload(given.b, &mut b);
+                given.c
             }
             (None, Some(matrices)) => {
                 evaluate(&matrices.a, &witness, &mut a);
                 evaluate(&matrices.b, &witness, &mut b);
-                hadamard(&a, &b, &mut c);
+                None
             }
             (None, None) => return Err(BackendError::Unsupported("a key without matrices needs evaluations".into())),
+        };
+        match given_c {
+            Some(given) => upload(given, &mut c),
+            None => c.iter_mut().zip(a.iter().zip(b.iter())).for_each(|(c, (a, b))| *c = *a * b),
         }
         let h = quotient(key, &mut a, &mut b, &mut c);
         let sums = QuerySums {
-            a: multiexp(key.a(), &witness, G1Projective::multi_exp),
-            b_g1: multiexp(key.b_g1(), &witness, G1Projective::multi_exp),
-            b_g2: multiexp(key.b_g2(), &witness, G2Projective::multi_exp),
-            hl: (G1Projective::from(multiexp(key.h(), h, G1Projective::multi_exp))
+            a: multiexp(key.a(), &witness, G1Projective::multi_exp).into(),
+            b_g1: multiexp(key.b_g1(), &witness, G1Projective::multi_exp).into(),
+            b_g2: multiexp(key.b_g2(), &witness, G2Projective::multi_exp).into(),
+            hl: (multiexp(key.h(), h, G1Projective::multi_exp)
                 + multiexp(key.l(), &witness[key.shape().num_public + 1..], G1Projective::multi_exp))
             .into(),
         };
@@ -112,16 +107,17 @@ impl Template {
     }
 }
 
+/// Reads a vector, the rest being zero, and frees it: released as soon as it has been read.
+fn upload(vector: Lent<'_>, to: &mut [Scalar]) {
+    to[..vector.len()].copy_from_slice(&vector);
+    vector.release();
+}
+
 /// Rows of a matrix times the witness.
 fn evaluate(matrix: &CsrMatrix, witness: &[Scalar], out: &mut [Scalar]) {
     for (row, value) in out.iter_mut().enumerate().take(matrix.num_rows()) {
         *value = matrix.row(row).map(|(column, coefficient)| coefficient * witness[column]).sum();
     }
-}
-
-/// c = a∘b.
-fn hadamard(a: &[Scalar], b: &[Scalar], c: &mut [Scalar]) {
-    c.iter_mut().zip(a.iter().zip(b)).for_each(|(c, (a, b))| *c = *a * b);
 }
 
 /// The scalars of the H query, from the rows of a, b and c on the domain. Left in `a`.
@@ -183,17 +179,17 @@ fn transform(values: &mut [Scalar], omega: Scalar) {
 }
 
 /// Σ scalars[i]·Pᵢ over the dense variables i of a query; in pieces, so that what isn't on the account doesn't grow.
-fn multiexp<C, P>(query: &Query<C>, scalars: &[Scalar], multi_exp: fn(&[P], &[Scalar]) -> P) -> C
+fn multiexp<C, P>(query: &Query<C>, scalars: &[Scalar], multi_exp: fn(&[P], &[Scalar]) -> P) -> P
 where
     C: PointRecord + PrimeCurveAffine<Curve = P>,
-    P: Group + From<C> + Into<C>,
+    P: Group + From<C>,
 {
     let mut dense = query.dense().map(|(variable, record)| (P::from(query.table().get(record)), scalars[variable]));
     let mut sum = P::identity();
     loop {
         let (points, scalars): (Vec<P>, Vec<Scalar>) = dense.by_ref().take(1 << 13).unzip();
         if points.is_empty() {
-            return sum.into();
+            return sum;
         }
         sum += multi_exp(&points, &scalars);
     }
