@@ -195,23 +195,32 @@ fn a_survey_shows_every_candidate_and_every_device() {
     let place = folder.path().canonicalize().unwrap();
     std::fs::copy(plugins::template(), place.join(file_name("template"))).unwrap();
     std::fs::write(place.join(file_name("broken")), [0; 80]).unwrap();
+    // A copy under another name is a backend too, but not by that name and not by its own.
+    std::fs::copy(plugins::template(), place.join(file_name("other"))).unwrap();
     std::fs::write(place.join("unrelated.so"), "").unwrap();
     let gone = place.join("gone");
     let registry = Registry::new().search(SearchPath::new([place.clone(), gone.clone()]));
 
     let survey = registry.survey(true);
     assert!(survey.any_usable());
-    let [cpu, broken, template, missing] = &survey.candidates[..] else { panic!("{survey}") };
+    let [cpu, broken, other, template, missing] = &survey.candidates[..] else { panic!("{survey}") };
     assert!(cpu.location == "linked in" && cpu.devices[0].self_test.as_ref().unwrap().passed);
     assert!(!broken.loaded && broken.reason.as_ref().unwrap().contains("ELF"));
     assert_eq!(template.backend.as_ref().unwrap().name, "template");
     assert_eq!(template.devices[0].kind, "cpu");
+    assert_eq!([cpu, broken, template, missing].map(|candidate| candidate.by_path_only.as_deref()), [None; 4]);
+    assert_eq!(other.backend, template.backend);
+    assert_eq!(other.by_path_only, Some(file_name("template")));
     assert!(missing.location == gone.display().to_string() && missing.reason.as_deref() == Some("no such file"));
     let text = survey.to_string();
-    assert_eq!(text.matches("self-test passed").count(), 2, "{text}");
+    assert_eq!(text.matches("self-test passed").count(), 3, "{text}");
     assert_eq!(text.matches("not loaded: ").count(), 2, "{text}");
+    let lines: Vec<_> = text.lines().collect();
+    let at = lines.iter().position(|line| line.contains("libsplitprover_backend_other.so)")).expect("a line for it");
+    assert!(lines[at + 1].contains("ask for it by path"), "{text}");
+    assert_eq!(text.matches("ask for it by path").count(), 1, "{text}");
 
     let json: serde_json::Value = serde_json::to_value(registry.survey(false)).unwrap();
-    assert_eq!(json["candidates"][2]["devices"][0]["index"], 0);
-    assert!(json["candidates"][2]["devices"][0]["self_test"].is_null());
+    assert_eq!(json["candidates"][3]["devices"][0]["index"], 0);
+    assert!(json["candidates"][3]["devices"][0]["self_test"].is_null());
 }

@@ -223,18 +223,18 @@ impl Registry {
     /// named like a backend. With `self_test`, every device proves something; that may take minutes where kernels have to be
     /// compiled.
     pub fn survey(&self, self_test: bool) -> Survey {
-        let linked = self.linked.iter().map(|library| (Location::LinkedIn, Ok(library.clone())));
+        let linked = self.linked.iter().map(|library| (Location::LinkedIn, None, Ok(library.clone())));
         let files = self.search.all().into_iter().map(|candidate| match candidate {
-            Ok(path) => match library::load(&path) {
-                Ok((path, library)) => (Location::File(path), Ok(library)),
-                Err(reason) => (Location::File(path), Err(reason)),
+            Ok(found) => match library::load(&found) {
+                Ok((path, library)) => (Location::File(path), Some(found), Ok(library)),
+                Err(reason) => (Location::File(found), None, Err(reason)),
             },
-            Err((path, reason)) => (Location::File(path), Err(reason)),
+            Err((path, reason)) => (Location::File(path), None, Err(reason)),
         });
         let limit = self_test.then_some(self.self_test_limit);
-        let candidates = linked
-            .chain(files)
-            .map(|(location, library)| report::candidate(&location, library.as_ref(), limit, &self.log));
+        let candidates = linked.chain(files).map(|(location, found, library)| {
+            report::candidate(&location, found.as_deref(), library.as_ref(), limit, &self.log)
+        });
         Survey { candidates: candidates.collect() }
     }
 }

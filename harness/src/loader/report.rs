@@ -1,13 +1,15 @@
 //! What `splitprover backends` shows: every candidate, loaded or why not, and its devices.
 
+use std::ffi::OsStr;
 use std::fmt;
+use std::path::Path;
 use std::time::Duration;
 
 use serde::Serialize;
 use splitprover_core::abi::{BackendLibrary, DeviceInfo, LogSink, OpenOptions};
 
 use super::library::LibraryError;
-use super::{Location, selftest};
+use super::{Location, file_name, selftest};
 
 /// All candidates, in search order.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -25,6 +27,9 @@ pub struct CandidateReport {
     pub loaded: bool,
     /// Why not, or why its devices couldn't be listed.
     pub reason: Option<String>,
+    /// The file name under which a search for the backend's name would find it, where the file has another one. It is
+    /// reached by path only.
+    pub by_path_only: Option<String>,
     /// What it says of itself, if it was loaded.
     pub backend: Option<BackendReport>,
     /// Its devices.
@@ -76,8 +81,10 @@ pub struct SelfTestReport {
     pub milliseconds: u64,
 }
 
+/// `found` is the file's path as the search gave it, by whose name it is asked for.
 pub(super) fn candidate(
     location: &Location,
+    found: Option<&Path>,
     library: Result<&BackendLibrary, &LibraryError>,
     self_test: Option<Duration>,
     log: &LogSink,
@@ -86,6 +93,7 @@ pub(super) fn candidate(
         location: location.to_string(),
         loaded: library.is_ok(),
         reason: None,
+        by_path_only: None,
         backend: None,
         devices: Vec::new(),
     };
@@ -97,6 +105,8 @@ pub(super) fn candidate(
         }
     };
     let info = library.info().clone();
+    let expected = file_name(&info.name);
+    report.by_path_only = found.and_then(|path| (path.file_name() != Some(OsStr::new(&expected))).then_some(expected));
     report.backend = Some(BackendReport {
         name: info.name,
         vendor: info.vendor,
@@ -153,6 +163,13 @@ impl fmt::Display for Survey {
                         write!(f, ", build {}", b.build)?;
                     }
                     writeln!(f)?;
+                    if let Some(expected) = &candidate.by_path_only {
+                        writeln!(
+                            f,
+                            "  ask for it by path: as {:?} it isn't found, for the file isn't {expected}",
+                            b.name
+                        )?;
+                    }
                     if let Some(reason) = &candidate.reason {
                         writeln!(f, "  no devices: {reason}")?;
                     } else if candidate.devices.is_empty() {
