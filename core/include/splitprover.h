@@ -467,7 +467,7 @@ typedef struct SpKey {
    */
   const struct SpMatrix *matrix_b;
   /*
-   A hint, with `ctx`: the `len` bytes at `data`, within the records of one query, won't be read soon, so the host may let go of
+   A hint, with ctx: the len bytes at data, within the records of one query, won't be read soon, so the host may let go of
    the memory behind them, if it can have them again from a file. They stay readable, and the same. Any thread, as long as
    the key's memory is valid. Null: nothing would come of it.
    */
