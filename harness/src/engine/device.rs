@@ -12,7 +12,7 @@ use splitprover_core::{BackendError, MemoryClass, Prover, SplitProver};
 use super::account::{FixedAccount, Host};
 use super::budget::{Budget, BudgetError, Permit};
 use super::config::{Config, DeviceSpec};
-use super::keys::{EngineKey, KeyEntry, Loaded, LoadedKeys};
+use super::keys::{EngineKey, KeyEntry, LoadCount, Loaded, LoadedKeys};
 use super::status::DeviceStatus;
 
 /// Index of device memory in a device's own budget.
@@ -70,6 +70,8 @@ pub(crate) struct Device {
     pub(crate) places: Budget,
     /// Calls of `start` at a time.
     workers: u64,
+    /// Keys that take room on it.
+    loaded: LoadCount,
     state: Mutex<State>,
     /// Held while a new instance is opened.
     reopening: Mutex<()>,
@@ -107,6 +109,7 @@ impl Device {
             account,
             places,
             workers: config.device_workers.min(config.in_flight) as u64,
+            loaded: LoadCount::default(),
             state: Mutex::default(),
             reopening: Mutex::new(()),
             loading: Mutex::new(()),
@@ -167,7 +170,7 @@ impl Device {
             }
             _ => None,
         };
-        Ok(instance.keys.add(Loaded::new(key, entry, vram)))
+        Ok(instance.keys.add(Loaded::new(key, entry, vram, &self.loaded)))
     }
 
     /// A key for use, if it is loaded and no other one waits for room.
@@ -197,8 +200,9 @@ impl Device {
         }
         loop {
             while instance.keys.len() >= most.max(1) {
-                self.unload_one(instance, give_up)?;
+                self.make_room(instance, self.loaded.get(), give_up)?;
             }
+            let before = self.loaded.get();
             // Each device worker may have a place, and keeps it while it waits for work.
             match self.try_load(instance, entry, self.workers, give_up) {
                 Ok(loaded) => {
@@ -208,8 +212,8 @@ impl Device {
                 Err(NoKey::Budget(BudgetError::GivenUp)) => return Err(NotLoaded::GivenUp),
                 Err(
                     NoKey::Budget(_) | NoKey::Backend(BackendError::DeviceMemory { .. } | BackendError::HostMemory(_)),
-                ) if instance.keys.len() > 0 => {
-                    self.unload_one(instance, give_up)?;
+                ) if before > 0 => {
+                    self.make_room(instance, before, give_up)?;
                 }
                 Err(NoKey::Budget(error)) => return Err(NotLoaded::Unfit(error.to_string())),
                 Err(NoKey::Backend(error)) => {
@@ -224,21 +228,25 @@ impl Device {
         }
     }
 
-    /// Unloads the key that has been idle longest; waits until there is one.
-    fn unload_one(&self, instance: &Instance, give_up: &dyn Fn() -> bool) -> Result<(), NotLoaded> {
-        let idle = loop {
+    /// Unloads the key that has been idle longest; waits until there is one, or until there are fewer than `before` by themselves: those
+    /// that nobody needs go at any time, and so do those of a retired instance.
+    fn make_room(&self, instance: &Instance, before: usize, give_up: &dyn Fn() -> bool) -> Result<(), NotLoaded> {
+        let room = loop {
             if give_up() {
                 break Err(NotLoaded::GivenUp);
             }
             if let Some(idle) = instance.keys.take_idle() {
-                break Ok(idle);
+                self.unload(idle);
+                break Ok(());
+            }
+            if self.loaded.get() < before {
+                break Ok(());
             }
             self.crowded.store(true, Ordering::SeqCst);
             std::thread::sleep(WAIT);
         };
         self.crowded.store(false, Ordering::SeqCst);
-        self.unload(idle?);
-        Ok(())
+        room
     }
 
     fn unload(&self, loaded: Arc<Loaded>) {

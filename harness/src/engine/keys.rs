@@ -7,6 +7,7 @@
 //! idle, starts nothing else until one is. A key that a device can't take at all, even alone, goes to the others.
 
 use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use splitprover_core::abi::Backend;
@@ -73,12 +74,32 @@ pub(crate) struct Loaded {
     number: u64,
     _vram: Option<Permit>,
     _bytes: Arc<KeyBytes>,
+    _counted: Counted,
 }
 
 impl Loaded {
-    pub(crate) fn new(key: LoadedKey<Backend>, entry: &Arc<KeyEntry>, vram: Option<Permit>) -> Self {
-        let bytes = entry.bytes.clone();
-        Self { key, entry: Arc::downgrade(entry), number: entry.number, _vram: vram, _bytes: bytes }
+    pub(crate) fn new(key: LoadedKey<Backend>, entry: &Arc<KeyEntry>, vram: Option<Permit>, count: &LoadCount) -> Self {
+        let (bytes, counted) = (entry.bytes.clone(), Counted(count.0.clone()));
+        counted.0.fetch_add(1, Ordering::SeqCst);
+        Self { key, entry: Arc::downgrade(entry), number: entry.number, _vram: vram, _bytes: bytes, _counted: counted }
+    }
+}
+
+/// How many keys a device has loaded, those on their way out and those of retired instances too.
+#[derive(Debug, Default)]
+pub(crate) struct LoadCount(Arc<AtomicUsize>);
+
+impl LoadCount {
+    pub(crate) fn get(&self) -> usize {
+        self.0.load(Ordering::SeqCst)
+    }
+}
+
+struct Counted(Arc<AtomicUsize>);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
     }
 }
 

@@ -158,6 +158,11 @@ mod tests {
         assert_eq!(limit(&files), Some((1_024_000, false)));
         files.push(("sys/fs/cgroup/memory/job/memory.limit_in_bytes", "12288\n"));
         assert_eq!(limit(&files), Some((12288, true)));
+        // The path of another controller names another group.
+        files.push(("sys/fs/cgroup/memory/other/memory.limit_in_bytes", "4096\n"));
+        assert_eq!(limit(&files), Some((12288, true)));
+        // "No limit" is none, also where the machine doesn't say what it has.
+        assert_eq!(limit(&files[1..4]), None);
     }
 
     #[test]

@@ -8,7 +8,8 @@ use splitprover_backend_cpu::{CpuBackend, CpuOptions};
 use splitprover_core::abi::{BackendLibrary, BackendPlugin, DeviceInfo, Host, OpenOptions, Options, Statistic};
 use splitprover_core::memory::OutOfHostMemory;
 use splitprover_core::{
-    BackendError, CircuitShape, G1Affine, LentInputs, MemoryClass, PendingSums, ProvingKey, QuerySums, SplitProver,
+    BackendError, CircuitShape, G1Affine, HostBuf, LentInputs, MemoryClass, PendingSums, ProvingKey, QuerySums,
+    SplitProver,
 };
 
 use super::DeviceSpec;
@@ -33,6 +34,8 @@ pub(super) struct Plant {
     pub(super) room_for_keys: u64,
     /// Keys of this size can't be loaded.
     pub(super) unsupported_log2: u32,
+    /// Host memory that each key takes and charges, in bytes.
+    pub(super) key_takes: usize,
     /// Device memory that each key takes and that shows in the figures; 0: no such figure.
     pub(super) key_vram: u64,
     /// Memory that each start takes and charges, in bytes.
@@ -100,6 +103,7 @@ struct PlantedProver {
 
 struct PlantedKey {
     inner: <CpuBackend as SplitProver>::Key,
+    _bytes: HostBuf<u8>,
     plant: Arc<Plant>,
 }
 
@@ -179,9 +183,10 @@ impl SplitProver for PlantedProver {
         if Plant::hits(plant.load_fails, count) {
             return Err(BackendError::device("a test", "planted"));
         }
+        let bytes = self.memory.zeroed::<u8>(MemoryClass::Backend, plant.key_takes)?;
         let inner = self.cpu.load_key(key)?;
         plant.loaded_peak.fetch_max(plant.loaded.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
-        Ok(PlantedKey { inner, plant: plant.clone() })
+        Ok(PlantedKey { inner, _bytes: bytes, plant: plant.clone() })
     }
 
     fn start<'i>(&self, key: &PlantedKey, inputs: LentInputs<'i>) -> Result<PlantedPending, BackendError> {

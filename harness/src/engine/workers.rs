@@ -330,11 +330,20 @@ fn blame(
     }
 }
 
+/// Opens a device again, in a thread of its own: nobody's work waits for that, least of all another device's before a finisher.
 fn reopen(shared: &Arc<Shared>, device: &Arc<Device>) {
-    let call = shared.watchdog.begin(CallKind::Open, device.index, shared.config.open_within, None, None);
-    device.reopen(&shared.host);
-    let _ = shared.watchdog.end(&call);
-    shared.devices_changed();
+    let opened = device.clone();
+    let spawned = shared.spawn("open", move |shared| {
+        let limit = shared.config.open_within;
+        let call = shared.watchdog.begin(CallKind::Open, opened.index, limit, None, None);
+        opened.reopen(&shared.host);
+        let _ = shared.watchdog.end(&call);
+        shared.devices_changed();
+    });
+    if let Err(error) = spawned {
+        device.quarantine(format!("could not be opened again: {error}"));
+        shared.devices_changed();
+    }
 }
 
 /// Another attempt: with the inputs where they are whole, else from the source, under a new permit.

@@ -136,6 +136,34 @@ mod tests {
         });
     }
 
+    /// Whoever stops a job lets go of what waits; whoever puts something back looks afterwards whether its job was stopped.
+    #[test]
+    fn what_is_put_back_or_sent_while_its_job_is_stopped_does_not_stay() {
+        for sending in [false, true] {
+            model(move || {
+                let queue = Arc::new(Handover::new(Some(1)));
+                let stopped = Arc::new(AtomicBool::new(false));
+                let worker = {
+                    let (queue, stopped) = (queue.clone(), stopped.clone());
+                    thread::spawn(move || {
+                        if sending {
+                            let _ = queue.send(0, 7, &|| stopped.load(Ordering::SeqCst));
+                            return;
+                        }
+                        queue.push(0, 7).unwrap();
+                        if stopped.load(Ordering::SeqCst) {
+                            queue.remove(|_| true);
+                        }
+                    })
+                };
+                stopped.store(true, Ordering::SeqCst);
+                queue.remove(|_| true);
+                worker.join().unwrap();
+                assert_eq!(queue.len(), 0);
+            });
+        }
+    }
+
     #[test]
     fn a_receiver_that_changes_its_mind_is_woken() {
         model(|| {

@@ -85,6 +85,17 @@ fn a_device_that_keeps_failing_is_quarantined_and_only_an_explicit_fallback_step
 }
 
 #[test]
+fn failures_with_proofs_in_between_are_not_in_a_row() {
+    let plant = Arc::new(Plant { start_fails: 2, ..Plant::default() });
+    let config = Config { quarantine_after: 3, attempts: 100, device_workers: 1, in_flight: 1, ..config() };
+    let engine = engine(config, vec![device("every second time", &plant)]);
+    assert_eq!(engine.submit(JobSpec::new(partitions(10))).unwrap().wait().unwrap().len(), 10);
+    let status = &engine.status().devices[0];
+    assert!(status.failed >= 9 && status.quarantined.is_none(), "{status:?}");
+    clean(engine);
+}
+
+#[test]
 fn a_hung_call_loses_its_partition_to_another_device_and_its_bytes_stay_stuck_until_it_returns() {
     for in_finish in [false, true] {
         let hanging = match in_finish {

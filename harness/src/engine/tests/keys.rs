@@ -22,9 +22,10 @@ fn verified(key: &ProvingKey, job: &JobHandle) -> usize {
 
 #[test]
 fn jobs_name_their_key_share_it_and_it_goes_when_nobody_needs_it() {
-    let plants = [Arc::<Plant>::default(), Arc::default()];
+    let plants = [200 << 10, 300 << 10].map(|key_takes| Arc::new(Plant { key_takes, ..Plant::default() }));
     let engine =
         Engine::new(config(), &key(), 1000, vec![device("one", &plants[0]), device("two", &plants[1])]).unwrap();
+    let before = engine.status().budget.fixed;
     let added = engine.add_key(&other_key(), 500).unwrap();
     assert_eq!((added.number(), engine.add_key(&other_key(), 500).unwrap().number()), (1, 1), "the same key");
     let jobs: Vec<_> = (0..3)
@@ -49,7 +50,8 @@ fn jobs_name_their_key_share_it_and_it_goes_when_nobody_needs_it() {
     until("the key is gone", || engine.status().keys.len() == 1);
     let status = engine.status();
     assert_eq!((bytes_of(&status, MemoryClass::Key), status.devices[0].keys.clone()), (1000, vec![0]));
-    assert!(status.budget.fixed <= 1000 + 2 * 2 * (64 << 10));
+    // Starts may have taken a little more than was promised to them.
+    until("what devices took for it is back", || engine.status().budget.fixed < before + (100 << 10));
     let wrong = engine.submit(JobSpec::new(others(1))).unwrap().wait().unwrap_err();
     assert!(wrong.to_string().contains("variables"), "{wrong}");
     clean(engine);
@@ -76,15 +78,20 @@ fn where_there_is_room_for_one_key_they_take_turns_and_nobody_starves() {
         [Plant { room_for_keys: 1, ..Plant::default() }, Plant::default(), Plant { key_vram: 100, ..Plant::default() }];
     for (which, plant) in rooms.into_iter().enumerate() {
         let plant = Arc::new(plant);
-        let config = Config { loaded_keys: if which == 1 { 1 } else { usize::MAX }, ..config() };
+        // With the pause there is always a proof of the first key's in flight, unless its starts stop.
+        let config = Config {
+            loaded_keys: if which == 1 { 1 } else { usize::MAX },
+            finish_delay: Duration::from_millis(20),
+            ..config()
+        };
         let spec = device("small", &plant);
         let engine = engine(config, vec![if which == 2 { spec.vram(170, 20) } else { spec }]);
         let added = engine.add_key(&other_key(), 0).unwrap();
         // Younger jobs of the first key could go on for ever.
         let first = engine.submit(JobSpec::new(partitions(4))).unwrap();
-        let other = engine.submit(JobSpec::new(others(4)).key(&added)).unwrap();
+        let other = engine.submit(JobSpec::new(others(1)).key(&added)).unwrap();
         let younger = engine.submit(JobSpec::new(partitions(30))).unwrap();
-        assert_eq!((verified(&key(), &first), verified(&other_key(), &other)), (4, 4));
+        assert_eq!((verified(&key(), &first), verified(&other_key(), &other)), (4, 1));
         assert!(younger.status().proved < 30, "the older job had its turn");
         assert_eq!(verified(&key(), &younger), 30);
         assert!(plant.loads.load(Ordering::SeqCst) >= 3);
@@ -149,7 +156,14 @@ fn a_key_is_promised_its_bytes_and_leaves_room_for_what_waits() {
     engine.load_ahead(&added).unwrap();
     until("it is loaded", || engine.status().devices[0].keys.len() == 2);
     drop(added);
-    let third = engine.add_key(&key_of(8), 2 * exact().total() + 1000).unwrap();
+    // As soon as the thread that has loaded it ahead is gone as well.
+    let (next, begin) = (key_of(8), Instant::now());
+    let third = loop {
+        match engine.add_key(&next, 2 * exact().total() + 1000) {
+            Ok(third) => break third,
+            Err(error) => assert!(begin.elapsed() < GRACE, "{error}"),
+        }
+    };
     until("the second one is gone", || engine.status().keys.len() == 2);
     let foreign = engine_key();
     assert!(matches!(engine.submit(JobSpec::new(partitions(1)).key(&foreign)), Err(SubmitError::ForeignKey)));
@@ -180,6 +194,23 @@ fn a_partition_whose_key_is_there_does_not_wait_for_a_place_on_a_device_that_han
     let job = engine.submit(JobSpec::new(others(6)).key(&added)).unwrap();
     assert_eq!(job.wait_for(GRACE).expect("nobody waits for ever").unwrap().len(), 6);
     hanging.open_gate();
+    clean(engine);
+}
+
+#[test]
+fn keys_that_go_by_themselves_make_room_for_one_that_waits() {
+    // The second key is forgotten while the third looks for room.
+    let plant = Arc::new(Plant { room_for_keys: 2, ..Plant::default() });
+    let engine = engine(config(), vec![device("small", &plant)]);
+    for _ in 0..10 {
+        let second = engine.add_key(&other_key(), 0).unwrap();
+        assert_eq!(verified(&other_key(), &engine.submit(JobSpec::new(others(1)).key(&second)).unwrap()), 1);
+        let third = engine.add_key(&key_of(8), 0).unwrap();
+        let job = engine.submit(JobSpec::new(vec![partition_of(8, 1)]).key(&third)).unwrap();
+        drop(second);
+        job.wait_for(GRACE).expect("it is over").unwrap();
+    }
+    assert!(engine.status().devices[0].unfit_keys.is_empty());
     clean(engine);
 }
 

@@ -111,7 +111,7 @@ fn panel(
         outcome.busy(),
     );
     let mut chart = ChartBuilder::on(area)
-        .caption(caption, ("sans-serif", 16))
+        .caption(caption, ("sans-serif", 14))
         .margin(10)
         .x_label_area_size(36)
         .y_label_area_size(64)

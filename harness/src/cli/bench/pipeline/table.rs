@@ -185,6 +185,7 @@ impl Outcome {
         let (resident, ledger) = self.growth();
         let mut value = json!({
             "setting": self.setting.name(),
+            "devices": self.setting.devices,
             "proofs": self.proofs,
             "seconds": self.wall.as_secs_f64(),
             "proofs_per_second": self.proofs_per_second(),
