@@ -18,6 +18,8 @@ use crate::setup::{CpuFixedBase, Resources, Shape, Synthetic, Trapdoor, generate
 
 const LOG2: u32 = 6;
 const GRACE: Duration = Duration::from_secs(60);
+/// How long a call may take before it counts as hung, where others must not: a sound one may have to wait for a processor.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 fn circuit(log2: u32) -> Synthetic {
     Synthetic::new(Shape::Mixed, log2).unwrap()

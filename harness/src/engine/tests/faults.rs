@@ -103,7 +103,7 @@ fn a_hung_call_loses_its_partition_to_another_device_and_its_bytes_stay_stuck_un
             true => Plant { finish_hangs_at: 1, ..Plant::default() },
         };
         let hanging = Arc::new(hanging);
-        let config = Config { hang_after: Duration::from_millis(700), device_workers: 1, ..config() };
+        let config = Config { hang_after: PATIENCE, device_workers: 1, ..config() };
         let engine = engine(config, vec![device("hanging", &hanging), device("sound", &Arc::default())]);
         let job = engine.submit(JobSpec::new(partitions(8))).unwrap();
         assert_eq!(job.wait().unwrap().len(), 8);
@@ -144,7 +144,7 @@ fn proofs_in_flight_that_are_dropped_may_panic_or_hang() {
     for hangs in [false, true] {
         let plant = Plant { drop_panics: u64::from(!hangs), drop_hangs_at: u64::from(hangs), ..Plant::default() };
         let plant = Arc::new(plant);
-        let limit = Duration::from_millis(if hangs { 700 } else { 60_000 });
+        let limit = if hangs { PATIENCE } else { GRACE };
         let config = Config { finish_delay: Duration::MAX, hang_after: limit, ..config() };
         let engine = engine(config, vec![device("faulty", &plant)]);
         let job = engine.submit(JobSpec::new(partitions(2))).unwrap();
@@ -168,7 +168,7 @@ fn proofs_in_flight_that_are_dropped_may_panic_or_hang() {
 #[test]
 fn an_instance_whose_opening_hangs_after_a_panic_keeps_no_partition() {
     let plant = Arc::new(Plant { start_panics: 1, open_hangs_at: 2, ..Plant::default() });
-    let config = Config { open_within: Duration::from_millis(200), ..config() };
+    let config = Config { open_within: PATIENCE, ..config() };
     let engine = engine(config, vec![device("faulty", &plant), device("sound", &Arc::default())]);
     let jobs: Vec<_> = (0..4).map(|_| engine.submit(JobSpec::new(partitions(4))).unwrap()).collect();
     for job in jobs {

@@ -174,7 +174,7 @@ fn a_key_is_promised_its_bytes_and_leaves_room_for_what_waits() {
 #[test]
 fn a_partition_that_waits_for_a_load_which_hangs_ends_with_its_job() {
     let hanging = Arc::new(Plant { load_hangs_at: 2, ..Plant::default() });
-    let config = Config { open_within: Duration::from_millis(200), device_workers: 3, ..config() };
+    let config = Config { open_within: PATIENCE, device_workers: 3, ..config() };
     let engine = engine(config, vec![device("hanging", &hanging)]);
     let added = engine.add_key(&other_key(), 0).unwrap();
     let job = engine.submit(JobSpec::new(others(6)).key(&added)).unwrap();
@@ -188,7 +188,7 @@ fn a_partition_that_waits_for_a_load_which_hangs_ends_with_its_job() {
 fn a_partition_whose_key_is_there_does_not_wait_for_a_place_on_a_device_that_hangs() {
     // One place, which a call of finish keeps for ever; the second worker has the next partition.
     let hanging = Arc::new(Plant { finish_hangs_at: 1, ..Plant::default() });
-    let config = Config { hang_after: Duration::from_millis(700), in_flight: 1, ..config() };
+    let config = Config { hang_after: PATIENCE, in_flight: 1, ..config() };
     let engine = engine(config, vec![device("hanging", &hanging), device("spare", &Arc::default()).fallback()]);
     let added = engine.add_key(&other_key(), 0).unwrap();
     let job = engine.submit(JobSpec::new(others(6)).key(&added)).unwrap();
@@ -223,7 +223,7 @@ fn a_load_that_fails_panics_or_hangs_loses_no_job() {
     ];
     for (which, plant) in faults.into_iter().enumerate() {
         let plant = Arc::new(plant);
-        let config = Config { open_within: Duration::from_millis(500), loaded_keys: 1, ..config() };
+        let config = Config { open_within: PATIENCE, loaded_keys: 1, ..config() };
         let engine = engine(config, vec![device("faulty", &plant), device("sound", &Arc::default())]);
         let added = engine.add_key(&other_key(), 0).unwrap();
         for _ in 0..3 {
