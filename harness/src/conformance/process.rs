@@ -3,7 +3,7 @@
 /// Resident, allocated, threads, open files: what must not grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Footprint {
-    /// Resident bytes.
+    /// Resident bytes, without pages of files where the system tells them apart: those come and go as the system likes.
     pub(crate) resident: u64,
     /// Bytes that the C allocator has handed out and not got back; `None` where it doesn't say. A plug-in shares it.
     pub(crate) allocated: Option<u64>,
@@ -21,8 +21,12 @@ impl Footprint {
             let number = line.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok());
             number.ok_or_else(|| std::io::Error::other(format!("/proc/self/status has no {name}")))
         };
+        let resident = match (field("RssAnon"), field("RssShmem")) {
+            (Ok(anonymous), Ok(shared)) => anonymous + shared,
+            _ => field("VmRSS")?,
+        };
         Ok(Self {
-            resident: field("VmRSS")? * 1024,
+            resident: resident * 1024,
             allocated,
             threads: field("Threads")?,
             files: std::fs::read_dir("/proc/self/fd")?.count() as u64,
