@@ -28,8 +28,8 @@ use blstrs::{G1Affine, G2Affine, Scalar};
 use group::prime::PrimeCurveAffine;
 use splitprover_backend_cpu::curve_check::CurveCheck;
 use splitprover_core::{
-    Bitmap, Domain, HBasis, HostBuf, HostMemory, Matrices, PointRecord, PointTable, ProvingKey, ProvingKeyParts, Query,
-    RootOfUnity, SharedBytes, VerifyingKey,
+    Bitmap, ByteOwner, Domain, HBasis, HostBuf, HostMemory, Matrices, PointRecord, PointTable, ProvingKey,
+    ProvingKeyParts, Query, RootOfUnity, SharedBytes, VerifyingKey,
 };
 
 use super::container::{Container, Format, Section};
@@ -224,6 +224,8 @@ impl ZkeyFile {
         };
         if let Some(map) = &map {
             map.check_unchanged()?;
+            // A page that is read brings its neighbours, those of parts that had been let go of among them.
+            map.wont_need(0..usize::MAX);
         }
         let not_stamped = match &stamp {
             Some(stamp) if points_checked != PointsChecked::ByStamp => stamp.write(&densities).err(),
