@@ -114,6 +114,7 @@ impl CpuBackend {
         for (rank, index) in density.iter_ones().enumerate() {
             records[index * G1Affine::BYTES..][..G1Affine::BYTES].copy_from_slice(compact.record(rank));
         }
+        // `records` has a record for each bit of the density, and the density is that of a key whose sizes were checked.
         let table = PointTable::new(SharedBytes::new(Arc::new(Records(records)))).expect("whole records");
         let mut parts = key.parts().clone();
         parts.h = Query::spread(table, density.clone()).expect("a record for each variable");

@@ -156,7 +156,10 @@ unsafe extern "C" fn release(ctx: *mut c_void) {
 
 /// A plug-in's reference to the host's key.
 struct Retained {
+    /// The host's, valid until `release`.
     ctx: *mut c_void,
+    /// The host's functions of these names. Safe to call with `ctx` before and, for `release`, once at the end, from any thread: what
+    /// [`SpKey`] promises.
     release: unsafe extern "C" fn(*mut c_void),
     wont_need: Option<unsafe extern "C" fn(*mut c_void, *const u8, u64)>,
 }

@@ -173,11 +173,11 @@ macro_rules! columns_of_5 {
 /// in strict limbs, but for the top one. `terms` counts products of all limbs, and squares.
 macro_rules! montgomery {
     ($name:ident, $prime:ty, $n:literal, $columns:ident, $terms:tt, $products:ident ($($factor:ident),*)) => {
-        /// # Safety
-        /// The processor must have the features.
         #[target_feature(enable = "avx2,fma")]
         #[inline(never)]
         #[allow(unused_assignments, reason = "the last columns have no multiples of their own")]
+        /// # Safety
+        /// The processor must have the features. Nothing else: the blocks inside read what the references allow.
         unsafe fn $name(out: &mut MaybeUninit<Limbs<$n>>, $($factor: &Limbs<$n>),*) {
             let out = out.write([[splat(0.0); $n]; 2]);
             let limbs = &<$prime>::LIMBS;
