@@ -40,6 +40,11 @@ pub trait ConstraintSystem: Sync {
     /// The entries of a matrix, rows ascending. Entries at one place add up. The same sequence each time.
     fn entries(&self, matrix: Matrix) -> impl Iterator<Item = Entry> + '_;
 
+    /// A matrix that is held as one, so that a key's needn't be built again from its entries.
+    fn matrix(&self, _matrix: Matrix) -> Option<&CsrMatrix> {
+        None
+    }
+
     /// The evaluations A·w, B·w, C·w over the constraints and then the rows of the [public inputs](public_rows).
     ///
     /// # Errors
@@ -89,9 +94,46 @@ pub(crate) fn num_rows<S: ConstraintSystem + ?Sized>(system: &S) -> usize {
 
 /// A and B as a proving key carries them: with the rows of the public inputs.
 pub(crate) fn key_matrix<S: ConstraintSystem>(system: &S, matrix: Matrix) -> Result<CsrMatrix, MatrixError> {
+    match system.matrix(matrix) {
+        Some(held) => with_public_rows(system, matrix, held),
+        None => from_entries(system, matrix),
+    }
+}
+
+fn from_entries<S: ConstraintSystem>(system: &S, matrix: Matrix) -> Result<CsrMatrix, MatrixError> {
     CsrMatrix::from_entries(num_rows(system), system.num_variables(), || {
         system.entries(matrix).chain(public_rows(system).filter(move |_| matrix == Matrix::A))
     })
+}
+
+/// The same from a matrix: its numbers are copied and none is looked up, which for 2^26 rows is seconds against a minute.
+fn with_public_rows<S: ConstraintSystem>(
+    system: &S,
+    matrix: Matrix,
+    held: &CsrMatrix,
+) -> Result<CsrMatrix, MatrixError> {
+    let (rows, public) = (num_rows(system), system.num_public() + 1);
+    if u32::try_from(rows).is_err() {
+        return Err(MatrixError::TooMany { what: "rows", count: rows });
+    }
+    let added = if matrix == Matrix::A { public } else { 0 };
+    let entries = held.num_entries() + added;
+    let last = u32::try_from(entries).map_err(|_| MatrixError::TooMany { what: "entries", count: entries })?;
+    let extended = |numbers: &[u32], more: usize| {
+        let mut all = Vec::with_capacity(numbers.len() + more);
+        all.extend_from_slice(numbers);
+        all
+    };
+    let mut offsets = extended(held.row_offsets(), public);
+    let (mut columns, mut coefficients) = (extended(held.columns(), added), extended(held.coefficients(), added));
+    // The first of every dictionary is 1.
+    coefficients.resize(entries, 0);
+    columns.extend(0..added as u32);
+    match matrix {
+        Matrix::A => offsets.extend(last - added as u32 + 1..=last),
+        _ => offsets.resize(rows + 1, last),
+    }
+    CsrMatrix::from_parts(offsets, columns, coefficients, held.dictionary().to_vec(), held.num_columns())
 }
 
 /// `value`·`coefficient`, without a multiplication where the coefficient is 1.
@@ -150,7 +192,7 @@ impl Constraints {
         Ok(Self { num_public, a: build(Matrix::A)?, b: build(Matrix::B)?, c: build(Matrix::C)? })
     }
 
-    fn matrix(&self, matrix: Matrix) -> &CsrMatrix {
+    fn held(&self, matrix: Matrix) -> &CsrMatrix {
         match matrix {
             Matrix::A => &self.a,
             Matrix::B => &self.b,
@@ -173,8 +215,43 @@ impl ConstraintSystem for Constraints {
     }
 
     fn entries(&self, matrix: Matrix) -> impl Iterator<Item = Entry> + '_ {
-        let csr = self.matrix(matrix);
+        let csr = self.held(matrix);
         (0..csr.num_rows())
             .flat_map(move |row| csr.row(row).map(move |(column, value)| (row as u32, column as u32, value)))
+    }
+
+    fn matrix(&self, matrix: Matrix) -> Option<&CsrMatrix> {
+        Some(self.held(matrix))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_matrix_that_is_held_makes_the_keys_matrix_as_its_entries_do() {
+        let five = Scalar::from(5);
+        // A row without entries, a place twice, a coefficient seen later; from no public input to all variables.
+        let a = [(0, 1, Scalar::ONE), (0, 3, five), (2, 2, -Scalar::ONE), (2, 2, five), (2, 0, Scalar::from(7))];
+        let b = [(1, 3, five), (2, 1, Scalar::ONE)];
+        for num_public in 0..=3 {
+            for rows in [0, 3] {
+                let system = Constraints::new(num_public, 4, rows, |matrix| {
+                    let entries = if matrix == Matrix::A { a.to_vec() } else { b.to_vec() };
+                    entries.into_iter().filter(move |_| rows > 0)
+                });
+                let system = system.unwrap();
+                for matrix in [Matrix::A, Matrix::B] {
+                    let built = from_entries(&system, matrix).unwrap();
+                    assert_eq!(built.num_rows(), rows + num_public + 1);
+                    assert_eq!(
+                        key_matrix(&system, matrix).unwrap(),
+                        built,
+                        "{matrix:?}, {num_public} public, {rows} rows"
+                    );
+                }
+            }
+        }
     }
 }

@@ -77,6 +77,16 @@ impl Recording {
     }
 }
 
+impl Recording {
+    fn held(&self, matrix: Matrix) -> &CsrMatrix {
+        &self.matrices[match matrix {
+            Matrix::A => 0,
+            Matrix::B => 1,
+            Matrix::C => 2,
+        }]
+    }
+}
+
 impl setup::ConstraintSystem for Recording {
     fn num_public(&self) -> usize {
         self.counts.num_public
@@ -91,13 +101,13 @@ impl setup::ConstraintSystem for Recording {
     }
 
     fn entries(&self, matrix: Matrix) -> impl Iterator<Item = Entry> + '_ {
-        let csr = &self.matrices[match matrix {
-            Matrix::A => 0,
-            Matrix::B => 1,
-            Matrix::C => 2,
-        }];
+        let csr = self.held(matrix);
         (0..csr.num_rows())
             .flat_map(move |row| csr.row(row).map(move |(column, value)| (row as u32, column as u32, value)))
+    }
+
+    fn matrix(&self, matrix: Matrix) -> Option<&CsrMatrix> {
+        Some(self.held(matrix))
     }
 }
 
