@@ -317,7 +317,9 @@ fn keys_of_bellpersons_kind_prove_with_their_constraints() {
     let r1cs = of_case("circuit.r1cs");
     expect(&run(["export-vk".into(), key.clone(), file("vkey.json")]), 0);
     for _ in 0..2 {
-        expect(&prove(&key, &["--r1cs".as_ref(), &r1cs]), 0);
+        let output = prove(&key, &["--r1cs".as_ref(), &r1cs]);
+        expect(&output, 0);
+        assert!(stderr(&output).contains("INSECURE"), "{output:?}");
         expect(&run(["verify".into(), file("vkey.json"), file("public.json"), file("proof.json")]), 0);
     }
     assert_eq!(read(Path::new(&file("public.json"))), read(Path::new(&of_case("public.json"))));
@@ -326,7 +328,7 @@ fn keys_of_bellpersons_kind_prove_with_their_constraints() {
     let output = run(["inspect".into(), key.clone(), "--deep".into()]);
     expect(&output, 0);
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(text.contains("bellperson") && text.contains("subgroup"), "{text}");
+    assert!(text.contains("bellperson") && text.contains("subgroup") && text.contains("INSECURE"), "{text}");
 
     // Without its constraints, or with another circuit's, such a key is of no use; a .zkey needs none.
     expect(&prove(&key, &[]), 2);
@@ -342,7 +344,9 @@ fn keys_of_bellpersons_kind_prove_with_their_constraints() {
     let output = run(["export-params".into(), of_case("circuit.zkey"), exported.clone()]);
     expect(&output, 0);
     assert!(String::from_utf8_lossy(&output.stdout).contains("--root snarkjs"), "{output:?}");
-    expect(&prove(&exported, &["--r1cs".as_ref(), &r1cs, "--root".as_ref(), "snarkjs".as_ref()]), 0);
+    let output = prove(&exported, &["--r1cs".as_ref(), &r1cs, "--root".as_ref(), "snarkjs".as_ref()]);
+    expect(&output, 0);
+    assert!(!stderr(&output).contains("INSECURE"), "{output:?}");
     expect(&run(["verify".into(), of_case("vkey.json"), file("public.json"), file("proof.json")]), 0);
     expect(&prove(&exported, &["--r1cs".as_ref(), &r1cs]), 1);
 }

@@ -303,6 +303,26 @@ fn a_winning_post_of_filecoins_gives_bellpersons_proof() {
     }
 }
 
+#[test]
+fn development_keys_are_known_by_themselves() {
+    let system = r1cs("mul2").1;
+    for seed in [0, 1, u64::MAX] {
+        let file = read(&params_to_bytes(Path::new(NAME), &generated(&system, seed)).unwrap()).unwrap();
+        assert!(file.is_insecure());
+    }
+    // Any other γ may be some ceremony's.
+    let memory = HostMemory::default();
+    let fixed_base = CpuFixedBase::new(4 * system.num_variables());
+    let resources = Resources { memory: &memory, fixed_base: &fixed_base, progress: &|_, _, _| {} };
+    let [a, b, c, d] = [3, 5, 7, 11].map(Scalar::from);
+    for gamma in [Scalar::from(1), Scalar::from(13)] {
+        let trapdoor = Trapdoor::new(a, b, c, gamma, d).unwrap();
+        let key = generate(&system, HBasis::Monomial, &trapdoor, &resources).unwrap().key;
+        let file = read(&params_to_bytes(Path::new(NAME), &key).unwrap()).unwrap();
+        assert!(!file.is_insecure());
+    }
+}
+
 /// A system of one public input, and rows whose terms are given.
 fn system(num_variables: usize, rows: &[[&[(u32, u64)]; 3]]) -> Constraints {
     Constraints::new(1, num_variables, rows.len(), |matrix| {

@@ -111,7 +111,7 @@ fn points(checked: PointsChecked) -> Value {
 fn params(path: &Path, arguments: &Arguments) -> Result<Facts, Failure> {
     let file = open_params(path, arguments.recheck, arguments.deep)?;
     let (shape, counts) = (file.shape(), file.counts());
-    Ok(vec![
+    let mut facts: Facts = vec![
         ("file", json!("params: groth16 proving key of bellperson's, without its constraints")),
         ("curve", json!("BLS12-381")),
         ("variables", json!(shape.num_variables)),
@@ -121,7 +121,11 @@ fn params(path: &Path, arguments: &Arguments) -> Result<Facts, Failure> {
         ("dense in A", json!(counts.a)),
         ("dense in B", json!(counts.b)),
         ("points", points(file.points_checked)),
-    ])
+    ];
+    if file.is_insecure() {
+        facts.push(("mark", json!("INSECURE development key: its gamma is the one of splitprover's setup")));
+    }
+    Ok(facts)
 }
 
 fn wtns(path: &Path) -> Result<Facts, Failure> {

@@ -65,8 +65,10 @@ impl KeyFile {
     }
 
     pub(super) fn is_insecure(&self) -> bool {
-        // A .params file can't say.
-        matches!(self, Self::Zkey(file) if file.is_insecure())
+        match self {
+            Self::Zkey(file) => file.is_insecure(),
+            Self::Params { file, .. } => file.is_insecure(),
+        }
     }
 
     pub(super) fn check_unchanged(&self) -> FormatResult<()> {
@@ -91,12 +93,17 @@ pub(super) fn open_zkey_for(path: &Path, recheck: bool, deep: bool, residency: R
     let file = ZkeyFile::open(path, options)?;
     drop(progress);
     if file.is_insecure() {
-        eprintln!("splitprover: warning: {}: INSECURE development key, anyone can forge its proofs", path.display());
+        warn_insecure(path);
     }
     Ok(file)
 }
 
-/// Opens a `.params` for one use, with a progress bar for the conversion, and a warning if it has to be made again next time.
+fn warn_insecure(path: &Path) {
+    eprintln!("splitprover: warning: {}: INSECURE development key, anyone can forge its proofs", path.display());
+}
+
+/// Opens a `.params` for one use, with a progress bar for the conversion, and warnings if its trapdoor is known, or if the conversion has
+/// to be made again next time.
 pub(super) fn open_params(path: &Path, recheck: bool, deep: bool) -> Result<ParamsFile, Failure> {
     let progress = Progress::new("converting points");
     let report = |done, total| progress.update(done, total);
@@ -104,6 +111,9 @@ pub(super) fn open_params(path: &Path, recheck: bool, deep: bool) -> Result<Para
     let options = OpenOptions { recheck, deep, stamps: Stamps::User, residency, progress: Some(&report) };
     let file = ParamsFile::open(path, options)?;
     drop(progress);
+    if file.is_insecure() {
+        warn_insecure(path);
+    }
     if let Some(reason) = &file.not_cached {
         let reason = reason.escape_debug();
         eprintln!("splitprover: warning: {}: its conversion isn't remembered: {reason}", path.display());

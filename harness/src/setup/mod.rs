@@ -41,4 +41,4 @@ pub use fixed_base::{BackendFixedBase, CpuFixedBase, FixedBase};
 pub use generate::{DevelopmentKey, Resources, generate, generate_over};
 pub use h_basis::monomial_h;
 pub use synthetic::{Shape, Synthetic};
-pub use trapdoor::Trapdoor;
+pub use trapdoor::{Trapdoor, is_marked};

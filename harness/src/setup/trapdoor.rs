@@ -1,10 +1,11 @@
 //! The trapdoor of a development key: who knows it can forge proofs, and here everybody does.
 
-use blstrs::Scalar;
+use blstrs::{G2Affine, Scalar};
 use ff::Field;
-use splitprover_core::HBasis;
+use splitprover_core::{HBasis, VerifyingKey};
 
 use super::error::SetupError;
+use super::fixed_base::multiple;
 
 /// The secrets of Groth's setup ("On the Size of Pairing-based Non-interactive Arguments", 2016, section 3.2). None is zero.
 ///
@@ -41,8 +42,8 @@ impl Trapdoor {
 
     /// The trapdoor of a seed: the same on every machine and in every version of the format.
     ///
-    /// In snarkjs's basis γ is 1, because its keys always have the generator there; in bellman's it comes from the seed. The
-    /// other values don't depend on the basis.
+    /// In snarkjs's basis γ is 1, because its keys always have the generator there; in bellman's it is the one by which
+    /// [`is_marked`] knows such a key. The other values don't depend on the basis.
     pub fn from_seed(seed: u64, basis: HBasis) -> Self {
         let mut stream = ScalarStream::new("splitprover development trapdoor v1", seed);
         let mut draw = || {
@@ -53,13 +54,25 @@ impl Trapdoor {
                 }
             }
         };
-        let (tau, alpha, beta, delta, gamma) = (draw(), draw(), draw(), draw(), draw());
+        let (tau, alpha, beta, delta) = (draw(), draw(), draw(), draw());
         let gamma = match basis {
             HBasis::OddLagrange => Scalar::ONE,
-            HBasis::Monomial => gamma,
+            HBasis::Monomial => development_gamma(),
         };
         Self { tau, alpha, beta, gamma, delta }
     }
+}
+
+/// γ of development keys in bellman's basis. No proof depends on it, and no ceremony arrives at it: its keys have the generator there, or a
+/// random point.
+fn development_gamma() -> Scalar {
+    ScalarStream::new("splitprover INSECURE development key v1", 0).draw()
+}
+
+/// Whether a key says by itself that it is a development key: one from [`Trapdoor::from_seed`] in bellman's basis. A `.params` file has
+/// room for nothing but points, so the mark is one; it goes wherever the verifying key goes, and no copy loses it.
+pub fn is_marked(key: &VerifyingKey) -> bool {
+    key.gamma_g2() == multiple::<G2Affine>(&development_gamma())
 }
 
 /// Scalars from a seed: BLAKE3's extendable output under a context string, 255 bits at a time, those of r and more left out.
@@ -97,6 +110,7 @@ mod tests {
         for (x, y) in [(bellman.tau, other.tau), (bellman.alpha, bellman.beta), (bellman.gamma, bellman.delta)] {
             assert_ne!(x, y);
         }
+        assert_eq!(bellman.gamma, other.gamma);
         assert_eq!(bellman, Trapdoor::from_seed(1, HBasis::Monomial));
     }
 

@@ -17,8 +17,8 @@
 //!
 //! # What is missing in it
 //! Which variables occur in A and B, and the constraints themselves, come from the circuit. So a [`ParamsFile`] is half a key, and
-//! [`ParamsFile::key`] joins it with a [`Circuit`], whose counts and densities must be those of the file. Nor does the file
-//! say that a key's trapdoor is known: a development key written as `.params` loses its mark.
+//! [`ParamsFile::key`] joins it with a [`Circuit`], whose counts and densities must be those of the file. There is no room to say that a
+//! key's trapdoor is known, either; so development keys have a γ of their own, and [`ParamsFile::is_insecure`] knows it.
 //!
 //! # Conversion
 //! Provers read points as [records](splitprover_core::point): Montgomery form, little-endian. At the first opening every point
@@ -213,6 +213,12 @@ impl ParamsFile {
     /// The verifying key.
     pub fn verifying_key(&self) -> &VerifyingKey {
         &self.verifying_key
+    }
+
+    /// Whether the key is [marked](crate::setup::is_marked) as a development key, whose proofs anyone can forge. One that was exported from
+    /// snarkjs's format isn't.
+    pub fn is_insecure(&self) -> bool {
+        crate::setup::is_marked(&self.verifying_key)
     }
 
     /// Fails if the file, or its conversion, has changed since it was opened. A key in memory doesn't change.

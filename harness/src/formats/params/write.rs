@@ -17,8 +17,7 @@ const CHUNK: usize = 1 << 14;
 
 /// Writes a key file, which appears whole or not at all.
 ///
-/// What such a file can't hold is lost: the matrices, the densities, the domain's root of unity and the mark of a development
-/// key. bellman's provers take the root to be [`RootOfUnity::bellman`](splitprover_core::RootOfUnity::bellman).
+/// What such a file can't hold is lost: the matrices, the densities, the domain's root of unity and the mark of a `.zkey`. bellman's provers take the root to be [`RootOfUnity::bellman`](splitprover_core::RootOfUnity::bellman).
 ///
 /// # Errors
 /// If H isn't in bellman's basis; if a private variable occurs in no constraint, or a public input's base is infinity, which
