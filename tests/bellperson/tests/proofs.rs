@@ -1,7 +1,10 @@
 //! For fixed r and s our proofs are bellperson's byte for byte, with its keys and with ours, from full and from recorded synthesis.
+//!
+//! On the CPU, with every arithmetic that the processor has; and on the first device of each backend that the variable
+//! `SPLITPROVER_TEST_BACKENDS` names, or gives the path of, separated by colons.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bellperson::gadgets::boolean::{AllocatedBit, Boolean};
 use bellperson::gadgets::multipack;
@@ -13,11 +16,14 @@ use ff::Field;
 use rand_chacha::ChaCha8Rng;
 use rand_core::{OsRng, SeedableRng};
 use splitprover_backend_cpu::{Arithmetic, CpuBackend, CpuOptions};
+use splitprover_core::abi::{self, Backend};
 use splitprover_core::{
     Blinding, CsrMatrix, HBasis, HostMemory, Inputs, PreparedVerifyingKey, Proof, Prover, ProvingKey, RootOfUnity,
+    SplitProver,
 };
 use splitprover_harness::formats::params::{self, params_to_bytes};
 use splitprover_harness::formats::{OpenOptions, ParamsFile, R1csFile};
+use splitprover_harness::loader::Registry;
 use splitprover_harness::setup::{self, CpuFixedBase, Resources, Trapdoor, generate};
 use splitprover_harness::synthesis::{CircuitError, Recording, synthesize};
 
@@ -231,11 +237,27 @@ fn product(matrix: &CsrMatrix, witness: &[Scalar]) -> Vec<Scalar> {
         .collect()
 }
 
-fn prove(key: &Arc<ProvingKey>, inputs: Inputs, arithmetic: Arithmetic, (r, s): (Scalar, Scalar)) -> Proof {
-    let options = CpuOptions { arithmetic: Some(arithmetic), ..CpuOptions::default() };
-    let prover = Prover::new(CpuBackend::new(options).unwrap());
+fn prove<P: SplitProver>(prover: &Prover<P>, key: &Arc<ProvingKey>, inputs: Inputs, (r, s): (Scalar, Scalar)) -> Proof {
     let loaded = prover.load_key(key.clone()).unwrap();
     prover.start(&loaded, inputs).unwrap().finish_with(Blinding::insecure(r, s)).unwrap()
+}
+
+fn on_cpu(arithmetic: Arithmetic) -> Prover<CpuBackend> {
+    let options = CpuOptions { arithmetic: Some(arithmetic), ..CpuOptions::default() };
+    Prover::new(CpuBackend::new(options).unwrap())
+}
+
+/// The backends that somebody asked for; opened once, since that takes seconds on some.
+fn others() -> &'static [(String, Prover<Backend>)] {
+    static OTHERS: OnceLock<Vec<(String, Prover<Backend>)>> = OnceLock::new();
+    OTHERS.get_or_init(|| {
+        let names = std::env::var("SPLITPROVER_TEST_BACKENDS").unwrap_or_default();
+        let open = |name: &str| {
+            let backend = Registry::new().load(name).unwrap().open(&abi::OpenOptions::new(0)).unwrap();
+            (name.to_owned(), Prover::new(backend))
+        };
+        names.split(':').filter(|name| !name.is_empty()).map(open).collect()
+    })
 }
 
 fn read(bytes: Vec<u8>) -> ParamsFile {
@@ -299,11 +321,14 @@ fn compare<C: Circuit<Scalar> + Clone + Send>(name: &str, circuit: &C, blank: C,
         let expected = bytes_of(&create_proof(circuit.clone(), theirs, blinding.0, blinding.1).unwrap());
         let mut proof = None;
         for arithmetic in Arithmetic::supported() {
-            let ours = prove(key, inputs(), arithmetic, blinding);
+            let ours = prove(&on_cpu(arithmetic), key, inputs(), blinding);
             assert_eq!(ours.to_bytes()[..], expected, "{name}, {arithmetic:?}");
             proof = Some(ours);
         }
         let proof = proof.expect("some arithmetic is always supported");
+        for (backend, prover) in others() {
+            assert_eq!(prove(prover, key, inputs(), blinding).to_bytes()[..], expected, "{name}, {backend}");
+        }
 
         // Each verifies the other's, and neither what was tampered with.
         let theirs = prepare_verifying_key(&theirs.vk);
