@@ -6,6 +6,7 @@
 //! ```text
 //! splitprover-porep setup   --circuit porep --layers 2 --challenges 1 KEY.params     a development key; KEY.circuit beside it
 //! splitprover-porep prove   --circuit porep --layers 2 --challenges 1 KEY.params [--partitions N] [--backend NAME|PATH]
+//! splitprover-porep sectors --circuit porep --layers 11 --challenges 2 --partitions 10 --backend cuda [--key KEY.params]
 //! splitprover-porep compare --circuit porep --layers 2 --challenges 1 KEY.params     both provers, times and peak memory
 //! splitprover-porep load    KEY.params                                                both readers, times and peak memory
 //! splitprover-porep export  --circuit winning NAME                                    NAME.r1cs, NAME.wtns, NAME.public.json
@@ -15,11 +16,13 @@
 //! |---|---|
 //! | `instance` | sealed sectors and their circuits |
 //! | `provers` | one run of either prover, each proof verified by bellperson |
+//! | `sectors` | whole sectors with a key that is made on the device and never written |
 //! | `measure` | times, processor time and peak memory of this process |
 
 mod instance;
 mod measure;
 mod provers;
+mod sectors;
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -32,7 +35,7 @@ use splitprover_harness::formats::json::public_to_json;
 use splitprover_harness::formats::{Residency, write_files, write_params, write_wtns};
 use splitprover_harness::loader::Registry;
 use splitprover_harness::setup::{
-    BackendFixedBase, ConstraintSystem, CpuFixedBase, FixedBase, Resources, Trapdoor, generate,
+    BackendFixedBase, ConstraintSystem, CpuFixedBase, DevelopmentKey, FixedBase, Resources, Trapdoor, generate,
 };
 use splitprover_harness::synthesis::Recording;
 
@@ -86,6 +89,18 @@ enum Task {
         /// Where conversions of keys are kept, instead of the user's cache
         #[arg(long)]
         cache: Option<PathBuf>,
+        /// bellperson: so many partitions in one call
+        #[arg(long, default_value_t = 1)]
+        batch: usize,
+    },
+    /// Make a development key on the device, keep it in memory, and prove whole sectors through the engine. INSECURE
+    Sectors {
+        #[command(flatten)]
+        circuit: CircuitArguments,
+        #[command(flatten)]
+        device: DeviceArguments,
+        #[command(flatten)]
+        run: SectorArguments,
     },
     /// Prove with both, each in a process of its own, and compare proofs, times and peak memory
     Compare {
@@ -152,6 +167,29 @@ pub(crate) enum Kind {
     Window,
 }
 
+/// How sectors are proved.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct SectorArguments {
+    /// Prove the same sector so many times, a job each, all at once
+    #[arg(long, default_value_t = 1)]
+    repeat: usize,
+    /// Partitions synthesised at a time
+    #[arg(long, default_value_t = 2)]
+    pw: usize,
+    /// Starts at a time
+    #[arg(long, default_value_t = 2)]
+    gw: usize,
+    /// First prove partition 0 with fixed blinding, outside the engine, and print the proof
+    #[arg(long)]
+    fixed: bool,
+    /// Write the key here (.params) in the end
+    #[arg(long)]
+    key: Option<PathBuf>,
+    /// Seed of the trapdoor
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
 #[derive(Args, Clone, Debug)]
 pub(crate) struct DeviceArguments {
     /// Backend: a name, or the path of a shared library
@@ -195,7 +233,8 @@ fn run(task: &Task) -> Result<()> {
             Ok(())
         }
         Task::Load { key, subgroup, .. } => load(key, *subgroup),
-        Task::Prove { circuit, device, key, prover, full, engine, keep_pages, cache } => {
+        Task::Sectors { circuit, device, run } => sectors::run(&Arc::new(make(circuit)?), device, run),
+        Task::Prove { circuit, device, key, prover, full, engine, keep_pages, cache, batch } => {
             let instance = make(circuit)?;
             let report = match prover {
                 Who::Splitprover if *engine => {
@@ -205,7 +244,7 @@ fn run(task: &Task) -> Result<()> {
                     let residency = if *keep_pages { Residency::Long } else { Residency::Brief };
                     provers::splitprover(&instance, device, key, *full, residency, cache.as_deref())?
                 }
-                Who::Bellperson => provers::bellperson(&instance, key)?,
+                Who::Bellperson => provers::bellperson(&instance, key, *batch)?,
             };
             println!("{report}");
             Ok(())
@@ -220,36 +259,49 @@ fn circuit_beside(key: &Path) -> PathBuf {
 }
 
 fn setup(instance: &Instance, device: &DeviceArguments, key: &Path, seed: u64) -> Result<()> {
-    eprintln!("splitprover-porep: INSECURE development key: its trapdoor comes from a seed, anyone can forge proofs");
     let meter = Meter::start();
     let recording = Recording::new(instance.blank())?;
     recording.circuit(&circuit_beside(key))?.write(&circuit_beside(key))?;
     eprintln!("recorded: {}", meter.so_far());
+    let made = development_key(&recording, device, seed)?;
+    eprintln!("generated: {}", meter.so_far());
+    write_params(key, &made.key)?;
+    println!("{}; {}", describe(&made), meter.so_far());
+    Ok(())
+}
+
+/// A key whose trapdoor comes from a seed, made on the device unless that is the CPU.
+fn development_key(recording: &Recording, device: &DeviceArguments, seed: u64) -> Result<DevelopmentKey> {
+    eprintln!("splitprover-porep: INSECURE development key: its trapdoor comes from a seed, anyone can forge proofs");
     let memory = HostMemory::default();
     let opened = open(device)?;
     let on_device = (opened.info().name != "cpu").then(|| BackendFixedBase::new(&opened)).transpose()?;
     let on_cpu = CpuFixedBase::new(recording.num_variables());
+    let meter = Meter::start();
     let resources = Resources {
         memory: &memory,
         fixed_base: on_device.as_ref().map_or(&on_cpu as &dyn FixedBase, |device| device),
-        progress: &|_, _, _| {},
+        progress: &|step, done, total| {
+            if done == total {
+                eprintln!("  {step}, {total}: {}", meter.so_far());
+            }
+        },
     };
     let basis = HBasis::Monomial;
-    let made = generate(&recording, basis, &Trapdoor::from_seed(seed, basis), &resources)?;
-    eprintln!("generated: {}", meter.so_far());
-    write_params(key, &made.key)?;
+    Ok(generate(recording, basis, &Trapdoor::from_seed(seed, basis), &resources)?)
+}
+
+fn describe(made: &DevelopmentKey) -> String {
     let shape = made.key.shape();
-    println!(
-        "{} constraints, {} variables, {} public, domain 2^{}; A {}, B {} dense; {}",
+    format!(
+        "{} constraints, {} variables, {} public, domain 2^{}; A {}, B {} dense",
         made.num_constraints,
         shape.num_variables,
         shape.num_public,
         shape.domain_log2,
         made.key.a().num_dense(),
         made.key.b_g1().num_dense(),
-        meter.so_far()
-    );
-    Ok(())
+    )
 }
 
 fn open(device: &DeviceArguments) -> Result<splitprover_core::abi::Backend> {

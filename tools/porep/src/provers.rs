@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bellperson::groth16::{self, Parameters, create_proof, prepare_verifying_key, verify_proof};
+use bellperson::groth16::{self, Parameters, create_proof_batch, prepare_verifying_key, verify_proof};
 use blstrs::{Bls12, Scalar};
 use splitprover_core::host_buf::map_large_blocks;
 use splitprover_core::{Blinding, HostMemory, Prover, ProvingKey, RootOfUnity};
@@ -20,16 +20,16 @@ use crate::measure::{Meter, OwnMemory, Report, peak_mib, reset_peak};
 use crate::{DeviceArguments, Result, circuit_beside, open};
 
 /// r and s of a partition's proof.
-fn blinding(partition: usize) -> (Scalar, Scalar) {
+pub(crate) fn blinding(partition: usize) -> (Scalar, Scalar) {
     (Scalar::from(12_345 + partition as u64), Scalar::from(67_890 + partition as u64))
 }
 
-fn hex(bytes: &[u8]) -> String {
+pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// What bellperson says about proofs made with a key.
-fn verify(vk: &groth16::VerifyingKey<Bls12>, instance: &Instance, proofs: &[Vec<u8>]) -> Result<()> {
+pub(crate) fn verify(vk: &groth16::VerifyingKey<Bls12>, instance: &Instance, proofs: &[Vec<u8>]) -> Result<()> {
     let vk = prepare_verifying_key(vk);
     for (partition, bytes) in proofs.iter().enumerate() {
         let proof = groth16::Proof::<Bls12>::read(&bytes[..])?;
@@ -51,25 +51,39 @@ fn verifying_key(key: &Path) -> Result<groth16::VerifyingKey<Bls12>> {
     Ok(groth16::VerifyingKey::read(BufReader::new(std::fs::File::open(key)?))?)
 }
 
-pub(crate) fn bellperson(instance: &Instance, key: &Path) -> Result<Report> {
+/// bellperson, so many partitions in one call. With the feature `supraseal` it proves on the device, and says itself how long
+/// that took beside synthesis.
+pub(crate) fn bellperson(instance: &Instance, key: &Path, batch: usize) -> Result<Report> {
+    #[cfg(feature = "supraseal")]
+    env_logger::Builder::new().parse_filters("bellperson=info").init();
     reset_peak();
     let own = OwnMemory::watch();
     let meter = Meter::start();
     // Unchecked: no subgroup tests, as here.
+    #[cfg(not(feature = "supraseal"))]
     let params = Parameters::<Bls12>::read(BufReader::new(std::fs::File::open(key)?), false)?;
+    // In the background: the first proof waits for the rest.
+    #[cfg(feature = "supraseal")]
+    let params = groth16::SuprasealParameters::<Bls12>::new(key.to_owned())?;
     let (load, load_cpu) = meter.read();
 
     let meter = Meter::start();
     let mut proofs = Vec::new();
-    for partition in 0..instance.partitions() {
-        let (r, s) = blinding(partition);
-        let mut bytes = Vec::new();
-        create_proof(instance.circuit(partition), &params, r, s)?.write(&mut bytes)?;
-        proofs.push(bytes);
+    let all: Vec<usize> = (0..instance.partitions()).collect();
+    for partitions in all.chunks(batch.max(1)) {
+        let (r, s) = partitions.iter().map(|&partition| blinding(partition)).unzip();
+        let circuits = partitions.iter().map(|&partition| instance.circuit(partition)).collect();
+        let begin = Instant::now();
+        for proof in create_proof_batch(circuits, &params, r, s)? {
+            let mut bytes = Vec::new();
+            proof.write(&mut bytes)?;
+            proofs.push(bytes);
+        }
+        eprintln!("bellperson, {} partitions: {:.2} s with synthesis", partitions.len(), begin.elapsed().as_secs_f64());
     }
     let (prove, prove_cpu) = meter.read();
     let (peak_mib, own_mib) = (peak_mib(), own.peak_mib());
-    verify(&params.vk, instance, &proofs)?;
+    verify(&verifying_key(key)?, instance, &proofs)?;
     Ok(Report {
         load: (load.as_secs_f64(), load_cpu.as_secs_f64()),
         prove: (prove.as_secs_f64(), prove_cpu.as_secs_f64()),
