@@ -66,7 +66,9 @@ pub(crate) struct Instance {
 impl Instance {
     /// Seals sectors under `folder` and takes their vanilla proofs.
     pub(crate) fn new(arguments: &CircuitArguments, folder: &Path) -> Result<Self> {
-        if arguments.partitions == 0 || !arguments.nodes.is_power_of_two() || arguments.nodes.trailing_zeros() % 3 != 0
+        if arguments.partitions == 0
+            || !arguments.nodes.is_power_of_two()
+            || !arguments.nodes.trailing_zeros().is_multiple_of(3)
         {
             return Err("there must be a partition, and a power of 8 of nodes".into());
         }
