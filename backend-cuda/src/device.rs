@@ -31,6 +31,8 @@ pub struct OpenOptions {
     pub threads: usize,
     /// Most shifted copies of the bases to precompute when a key is loaded, 1 for none. Pays for small keys used many times.
     pub copies: u32,
+    /// Whether windows follow the number of scalars that are none of 0, 1, −1 where there are shifted copies, too. Only measurements turn it off.
+    pub fit_windows: bool,
     /// Proofs whose device work may overlap.
     pub slots: usize,
     /// Whose account the backend's own host memory is on.
@@ -40,7 +42,15 @@ pub struct OpenOptions {
 impl Default for OpenOptions {
     fn default() -> Self {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
-        Self { vram_limit: None, cache: None, threads, copies: 1, slots: 2, memory: HostMemory::default() }
+        Self {
+            vram_limit: None,
+            cache: None,
+            threads,
+            copies: 1,
+            fit_windows: true,
+            slots: 2,
+            memory: HostMemory::default(),
+        }
     }
 }
 

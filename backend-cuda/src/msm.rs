@@ -177,7 +177,7 @@ impl MsmKernels {
 /// Bases in device memory with the scalars that multiply them.
 #[derive(Clone, Copy, Debug)]
 pub struct Segment {
-    /// The base table: copy t of base i at t · len + i, as many copies as the plan's shape says.
+    /// The base table: copy t of base i at t · len + i, as many copies as the plan is for.
     pub bases: DevicePtr,
     /// Number of bases.
     pub len: u32,
@@ -320,9 +320,9 @@ impl<'a> Msm<'a> {
                     part.len.into(),
                     montgomery.into(),
                     Arg::U32(first_index),
-                    segment.len.into(),
+                    (segment.len * plan.spacing).into(),
                 ];
-                first_index += segment.len * shape.copies;
+                first_index += segment.len * plan.table_copies();
                 args
             })
             .collect();
@@ -367,7 +367,7 @@ impl<'a> Msm<'a> {
         let table = |part: &Part| part.segment.bases.add(u64::from(part.from) * group.point_bytes());
         let first = table(&parts[0]);
         let (second, split) = match parts.get(1) {
-            Some(part) => (table(part), parts[0].segment.len * plan.shape.copies),
+            Some(part) => (table(part), parts[0].segment.len * plan.table_copies()),
             None => (first, u32::MAX),
         };
         let buckets = self.at(layout.buckets + group.xyzz_bytes() * u64::from(set_from) * plan.shape.buckets());

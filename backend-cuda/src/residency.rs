@@ -82,6 +82,8 @@ pub struct Sizes {
     pub multiprocessors: u32,
     /// Most shifted copies of the bases to keep, 1 for none.
     pub max_copies: u32,
+    /// Whether windows follow the number of scalars where there are copies, too.
+    pub fit_windows: bool,
     /// Most proofs whose device work may overlap.
     pub max_slots: usize,
 }
@@ -228,21 +230,23 @@ impl Residency {
 
     /// The multi-exponentiation of a sum when `dense` of the witness values are none of 0, 1, −1 (more than there are: all of them).
     ///
-    /// Without copies the window follows from that; with copies it is built into the table. Either way the plan fits its lane's
-    /// workspace.
+    /// The windows follow from that; copies of the table are used whole or in part. The plan fits its lane's workspace.
     #[must_use]
     pub fn msm(&self, sizes: &Sizes, sum: SumId, dense: u64) -> MsmPlan {
         let shape = self.shapes[sum as usize];
         let len = sizes.sum_len(sum).max(1);
         let h = if sum == SumId::Hl { sizes.bases[QueryId::H as usize] } else { 0 };
         let expected = h.saturating_add(dense).min(len);
-        let build =
-            |shape| MsmPlan::new(sum.group(), shape, len, sizes.multiprocessors, self.pair_budget).expecting(expected);
+        let build = |built| {
+            MsmPlan::new(sum.group(), built, len, sizes.multiprocessors, self.pair_budget)
+                .expecting(expected)
+                .over(shape.copies)
+        };
         let full = build(shape);
-        if shape.copies > 1 {
+        if shape.copies > 1 && !sizes.fit_windows {
             return full;
         }
-        let fitted = build(Shape::choose(expected, 1));
+        let fitted = build(Shape::fit(expected, shape.copies));
         if fitted.workspace_bytes() <= self.workspaces[self.lanes[sum as usize]] { fitted } else { full }
     }
 
@@ -284,6 +288,7 @@ mod tests {
             matrices: 0,
             multiprocessors: 132,
             max_copies: 1,
+            fit_windows: true,
             max_slots: 2,
         }
     }
@@ -303,16 +308,28 @@ mod tests {
     }
 
     #[test]
+    fn sparse_sums_take_fewer_buckets_than_the_copies_were_made_for() {
+        let sizes = Sizes { max_copies: 12, ..sizes(24) };
+        let plan = Residency::plan(&sizes, 139 << 30).unwrap();
+        for sum in [SumId::A, SumId::B1, SumId::B2] {
+            let [sparse, dense] = [1 << 18, u64::MAX].map(|dense| plan.msm(&sizes, sum, dense).shape());
+            assert!(dense.copies > 1, "the case is meant to have copies");
+            assert!(8 * u64::from(sparse.sets) * sparse.buckets() < u64::from(dense.sets) * dense.buckets());
+        }
+    }
+
+    #[test]
     fn less_memory_never_gives_a_plan_that_needs_more_than_there_is() {
-        for log_n in [4, 16, 20, 22, 24] {
+        for (log_n, max_copies) in [4, 16, 20, 22, 24].into_iter().flat_map(|log_n| [(log_n, 1), (log_n, 12)]) {
+            let sizes = Sizes { max_copies, ..sizes(log_n) };
             for available in (26..38).rev().flat_map(|log| [3u64 << (log - 1), 1 << log]) {
-                match Residency::plan(&sizes(log_n), available) {
+                match Residency::plan(&sizes, available) {
                     Ok(plan) => {
                         assert!(plan.total <= available, "2^{log_n}, {available}: {plan}");
-                        assert!(plan.resident.iter().zip(&sizes(log_n).bases).all(|(r, b)| r <= b));
+                        assert!(plan.resident.iter().zip(&sizes.bases).all(|(r, b)| r <= b));
                         for sum in SumId::ALL {
                             for dense in [0, 1, 1 << (log_n / 2), u64::MAX] {
-                                let bytes = plan.msm(&sizes(log_n), sum, dense).workspace_bytes();
+                                let bytes = plan.msm(&sizes, sum, dense).workspace_bytes();
                                 assert!(bytes <= plan.workspaces[plan.lanes[sum as usize]]);
                             }
                         }

@@ -92,10 +92,20 @@ impl Shape {
     #[must_use]
     pub fn choose(dense: u64, max_copies: u32) -> Self {
         let max_copies = max_copies.clamp(1, MAX_WINDOWS);
-        let candidates = (1..=MAX_WINDOWS).flat_map(|sets| (1..=max_copies).map(move |copies| Self { sets, copies }));
+        Self::cheapest(dense, 1..=max_copies).unwrap_or(Self { sets: 16, copies: 1 })
+    }
+
+    /// The cheapest shape for `dense` such scalars and a table that has `copies` copies already: all of them, every second, every third, …
+    #[must_use]
+    pub fn fit(dense: u64, copies: u32) -> Self {
+        let divisors = (1..=copies).filter(|divisor| copies.is_multiple_of(*divisor));
+        Self::cheapest(dense, divisors).unwrap_or(Self { sets: 1, copies })
+    }
+
+    fn cheapest(dense: u64, copies: impl Iterator<Item = u32>) -> Option<Self> {
+        let candidates = copies.flat_map(|copies| (1..=MAX_WINDOWS).map(move |sets| Self { sets, copies }));
         let allowed = candidates.filter(|shape| (MIN_WINDOWS..=MAX_WINDOWS).contains(&shape.windows()));
-        let best = allowed.min_by(|a, b| a.cost(dense).total_cmp(&b.cost(dense)));
-        best.unwrap_or(Self { sets: 16, copies: 1 })
+        allowed.min_by(|a, b| a.cost(dense).total_cmp(&b.cost(dense)))
     }
 
     /// Number of windows.
@@ -159,6 +169,8 @@ impl Shape {
 pub struct Plan {
     pub(super) group: Group,
     pub(super) shape: Shape,
+    /// Copies of the table for each that is used.
+    pub(super) spacing: u32,
     pub(super) multiprocessors: u32,
     /// Scalars that one pass takes at most.
     pub(super) slice: u64,
@@ -280,6 +292,7 @@ impl Plan {
         let mut plan = Self {
             group,
             shape,
+            spacing: 1,
             multiprocessors,
             slice,
             sets_per_batch,
@@ -305,6 +318,22 @@ impl Plan {
         self.expected_pairs = dense.saturating_mul(windows).clamp(1, self.max_pairs());
         self.cut_sort();
         self
+    }
+
+    /// The same plan for a table of `copies` copies, of which the shape uses every first, second, third, …
+    ///
+    /// # Panics
+    /// If the shape's copies don't divide them.
+    #[must_use]
+    pub fn over(mut self, copies: u32) -> Self {
+        assert!(copies.is_multiple_of(self.shape.copies), "{} copies for {:?}", copies, self.shape);
+        self.spacing = copies / self.shape.copies;
+        self
+    }
+
+    /// Copies in the table.
+    pub(super) fn table_copies(&self) -> u32 {
+        self.shape.copies * self.spacing
     }
 
     /// Whether most scalars have pairs: only then do a tile's fill the bins.
@@ -404,7 +433,7 @@ impl Plan {
     /// Whether two tables of these lengths can be told apart by one virtual index.
     pub(super) fn can_join(&self, lengths: [u64; 2]) -> bool {
         let [a, b] = lengths;
-        a + b <= self.slice && (a + b) * u64::from(self.shape.copies) < MAX_INDEX
+        a + b <= self.slice && (a + b) * u64::from(self.table_copies()) < MAX_INDEX
     }
 
     /// Number of entries of each level of heads, the first written by the accumulation.
@@ -516,6 +545,25 @@ mod tests {
             }
         }
         assert!((19..=22).contains(&bits(24, 1)));
+    }
+
+    #[test]
+    fn sparse_sums_over_a_table_with_copies_have_few_buckets() {
+        let few = |dense, copies| {
+            let shape = Shape::fit(dense, copies);
+            assert!(copies.is_multiple_of(shape.copies) && shape.cost(dense) <= Shape { sets: 1, copies }.cost(dense));
+            // Copy t of the shape is copy t · spacing of the table.
+            for t in 0..shape.copies {
+                assert_eq!(shape.shift(t), Shape { sets: 1, copies }.shift(t * (copies / shape.copies)));
+            }
+            u64::from(shape.sets) * shape.buckets()
+        };
+        for copies in [11, 12, 13, 16] {
+            assert!(few(1 << 18, copies) <= 1 << 19, "{:?}", Shape::fit(1 << 18, copies));
+            few(0, copies);
+        }
+        assert_eq!(Shape::fit(1 << 18, 12), Shape { sets: 4, copies: 4 });
+        assert_eq!(Shape::fit(1 << 24, 12), Shape { sets: 1, copies: 12 });
     }
 
     #[test]

@@ -105,10 +105,11 @@ impl Bench {
             let len = input.logs.len() as u32;
             let bases = G::bytes(&G::many(&input.logs));
             let mut table = bases.clone();
-            table.resize(bases.len() * plan.shape().copies as usize, 0x11);
+            table.resize(bases.len() * plan.table_copies() as usize, 0x11);
             let table = self.upload(&table);
+            let all_copies = Shape { sets: 1, copies: plan.table_copies() };
             // SAFETY: the table has room for all copies.
-            unsafe { kernels.shift_copies(&self.stream, plan.shape(), table.ptr(), len).unwrap() };
+            unsafe { kernels.shift_copies(&self.stream, all_copies, table.ptr(), len).unwrap() };
             let scalars: Vec<u8> = if input.montgomery {
                 bytes_of_scalars(&input.scalars).to_vec()
             } else {
@@ -258,6 +259,24 @@ fn a_small_workspace_takes_more_passes_and_gives_the_same_sum() {
     let plan = Plan::new(Group::G1, shape, n as u64, 2, 0);
     assert!(plan.slice < n as u64, "the case is meant to take several passes");
     bench.check::<G1Affine>(&plan, &[Input::plain(logs, scalars)], 1);
+}
+
+#[test]
+fn windows_may_be_narrower_than_the_copies_of_the_table_are_apart() {
+    let Some(bench) = Bench::new() else { return };
+    let inputs = |n: usize| {
+        let mut rng = ChaCha20Rng::seed_from_u64(50);
+        [
+            Input::plain(random(&mut rng, n), mixed(&mut rng, n)),
+            Input::plain(random(&mut rng, 33), random(&mut rng, 33)),
+        ]
+    };
+    // All twelve copies with two sets, every third, every sixth, and the bases alone.
+    for (sets, copies) in [(2, 12), (4, 4), (9, 2), (23, 1)] {
+        let plan = plan(Group::G1, Shape { sets, copies }, 150).over(12);
+        bench.check::<G1Affine>(&plan, &inputs(90), 2);
+        bench.check::<G1Affine>(&plan, &inputs(150), 2);
+    }
 }
 
 /// A plan for a small card on which lists of a few thousand pairs go through affine additions.
