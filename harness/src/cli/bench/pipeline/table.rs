@@ -52,6 +52,16 @@ fn busy_share(marks: &[Mark], device: usize, end: &[Step]) -> f64 {
     busy.as_secs_f64() / (last.at - first.at).as_secs_f64().max(1e-9)
 }
 
+/// Proofs per second from the one in the middle to the last: page-locking the first buffers and filling the pipeline take seconds
+/// that a service spends once. Zero with fewer than two proofs.
+fn later_half_per_second(marks: &[Mark]) -> f64 {
+    let mut ends: Vec<_> = marks.iter().filter(|mark| mark.step == Step::Finished).map(|mark| mark.at).collect();
+    ends.sort_unstable();
+    let middle = ends.len() / 2;
+    let (Some(&since), Some(&last)) = (ends.get(middle), ends.last()) else { return 0.0 };
+    (ends.len() - 1 - middle) as f64 / (last - since).as_secs_f64().max(1e-9)
+}
+
 impl Outcome {
     fn proofs_per_second(&self) -> f64 {
         self.proofs as f64 / self.wall.as_secs_f64().max(1e-9)
@@ -147,7 +157,7 @@ impl Outcome {
             })
             .collect();
         format!(
-            "{}\n  {} proofs in {:.2} s: {:.3} per second; all verified\n  latency, median / 90 % / most: partition {}, job {}\n  \
+            "{}\n  {} proofs in {:.2} s: {:.3} per second, {:.3} in the later half; all verified\n  latency, median / 90 % / most: partition {}, job {}\n  \
              peak on the ledger {:.1} of {:.1} MiB; by class: {}\n  evaluations beyond start: {:.1} MiB at most\n  \
              resident above the start: {:.1} MiB, ledger {:.1}, ratio {:.3}; second and last quarter: resident {:.1}, {:.1}, ledger \
              {:.1}, {:.1}\n  workers with a partition: {:.2} on average; synthesised and waiting: {} at most, unstarted: {}\n  \
@@ -156,6 +166,7 @@ impl Outcome {
             self.proofs,
             self.wall.as_secs_f64(),
             self.proofs_per_second(),
+            later_half_per_second(&self.marks),
             times(&self.partition_seconds),
             times(&self.job_seconds),
             mib(self.status.memory_peak_bytes),
@@ -189,6 +200,7 @@ impl Outcome {
             "proofs": self.proofs,
             "seconds": self.wall.as_secs_f64(),
             "proofs_per_second": self.proofs_per_second(),
+            "later_half_per_second": later_half_per_second(&self.marks),
             "partition_seconds": quantiles(&self.partition_seconds),
             "job_seconds": quantiles(&self.job_seconds),
             "resident_growth_bytes": resident,
@@ -217,16 +229,17 @@ impl Outcome {
 /// The settings side by side.
 pub(super) fn table(outcomes: &[Outcome]) -> String {
     let mut text = String::from(
-        "\n| setting | proofs/s | partition p50, p99 s | job p50 s | ledger peak, MiB | evaluations peak | beyond start | waiting | unstarted | workers | resident / ledger | busy |\n\
-         |---|---|---|---|---|---|---|---|---|---|---|---|\n",
+        "\n| setting | proofs/s | later half | partition p50, p99 s | job p50 s | ledger peak, MiB | evaluations peak | beyond start | waiting | unstarted | workers | resident / ledger | busy |\n\
+         |---|---|---|---|---|---|---|---|---|---|---|---|---|\n",
     );
     for outcome in outcomes {
         let evaluations = outcome.status.memory.iter().find(|class| class.class == MemoryClass::Evaluations.name());
         let (resident, ledger) = outcome.growth();
         text += &format!(
-            "| {} | {:.3} | {:.2}, {:.2} | {:.2} | {:.0} | {:.0} | {:.0} | {} | {} | {:.1} | {:.3} | {} |\n",
+            "| {} | {:.3} | {:.3} | {:.2}, {:.2} | {:.2} | {:.0} | {:.0} | {:.0} | {} | {} | {:.1} | {:.3} | {} |\n",
             outcome.setting.name(),
             outcome.proofs_per_second(),
+            later_half_per_second(&outcome.marks),
             quantile(&outcome.partition_seconds, 0.5),
             quantile(&outcome.partition_seconds, 0.99),
             quantile(&outcome.job_seconds, 0.5),
@@ -243,13 +256,18 @@ pub(super) fn table(outcomes: &[Outcome]) -> String {
     text
 }
 
-/// How much faster all devices are than the first alone, for each pair of settings.
+/// How much faster all devices are than the first alone, for each pair of settings: over the whole run and in the later half.
 pub(super) fn scaling(outcomes: &[Outcome]) -> String {
     let mut text = String::new();
     for pair in outcomes.chunks_exact(2) {
         let [one, all] = [0, 1].map(|at| pair[at].proofs_per_second());
-        let devices = pair[1].setting.devices;
-        text += &format!("{devices} devices: {all:.3} proofs/s, one {one:.3}: {:.2} times\n", all / one.max(1e-9));
+        let [one_later, all_later] = [0, 1].map(|at| later_half_per_second(&pair[at].marks));
+        text += &format!(
+            "{} devices: {all:.3} proofs/s, one {one:.3}: {:.2} times; in the later half {all_later:.3} and {one_later:.3}: {:.2} times\n",
+            pair[1].setting.devices,
+            all / one.max(1e-9),
+            all_later / one_later.max(1e-9),
+        );
     }
     text
 }
@@ -282,5 +300,14 @@ mod tests {
         assert_eq!(busy_share(&marks, 0, &[Step::Started]), 0.4);
         assert_eq!(busy_share(&marks, 1, &[Step::Started]), 0.0);
         assert_eq!(most_between(&marks, &[Step::SynthesisEnds], &[Step::StartBegins]), 2);
+    }
+
+    #[test]
+    fn the_later_half_starts_at_the_proof_in_the_middle() {
+        let end =
+            |at| Mark { at: Duration::from_secs(at), step: Step::Finished, job: 0, partition: 0, device: Some(0) };
+        assert_eq!(later_half_per_second(&[10, 11, 12, 14, 16].map(end)), 0.5);
+        assert_eq!(later_half_per_second(&[16, 14, 12, 11, 10].map(end)), 0.5);
+        assert_eq!((later_half_per_second(&[end(3)]), later_half_per_second(&[])), (0.0, 0.0));
     }
 }
