@@ -16,7 +16,7 @@ use rand_chacha::ChaCha20Rng;
 use rand_core::SeedableRng;
 use splitprover_backend_cuda::driver::{Arg, Context, DeviceBuf, Event, Priority, Stream};
 use splitprover_backend_cuda::kernels::{Cache, Family, Kernels};
-use splitprover_backend_cuda::ntt::{NttKernels, Quotient, SCALAR};
+use splitprover_backend_cuda::ntt::{Arithmetic, NttKernels, Quotient, SCALAR};
 use splitprover_backend_cuda::{CudaProver, OpenOptions, limits};
 use splitprover_core::abi::FixedBase as _;
 use splitprover_core::{
@@ -161,7 +161,7 @@ fn repeated_product(start: &[u8], by: &[u8], rounds: u32) -> Vec<u8> {
 
 fn transforms(criterion: &mut Criterion, context: &Context, kernels: &Kernels) -> Result<(), Failure> {
     let stream = Stream::new(context, Priority::Normal)?;
-    let ntt = NttKernels::load(kernels)?;
+    let ntt = NttKernels::load(kernels, Arithmetic::default())?;
     let limit = limits::wide_rate(context.info()).map(|rate| rate / limits::FR_PRODUCT);
     let mut group = criterion.benchmark_group("ntt");
     for log2 in sizes() {

@@ -8,7 +8,7 @@ use splitprover_core::{BackendError, HostMemory};
 use crate::driver::{Context, CudaError, DeviceInfo, probe};
 use crate::kernels::{Cache, Kernels};
 use crate::msm::{Group, MsmKernels};
-use crate::ntt::NttKernels;
+use crate::ntt::{Arithmetic, NttKernels};
 use crate::transfer::{PinnedPool, Uploader};
 use crate::vector::VectorKernels;
 
@@ -35,6 +35,8 @@ pub struct OpenOptions {
     pub fit_windows: bool,
     /// Proofs whose device work may overlap.
     pub slots: usize,
+    /// How transforms compute with residues.
+    pub arithmetic: Arithmetic,
     /// Whose account the backend's own host memory is on.
     pub memory: HostMemory,
 }
@@ -49,6 +51,7 @@ impl Default for OpenOptions {
             copies: 1,
             fit_windows: true,
             slots: 2,
+            arithmetic: Arithmetic::default(),
             memory: HostMemory::default(),
         }
     }
@@ -79,7 +82,7 @@ impl Instance {
         let kernels = Kernels::new(&context, cache);
         kernels.prepare()?;
         Ok(Self {
-            ntt: NttKernels::load(&kernels)?,
+            ntt: NttKernels::load(&kernels, options.arithmetic)?,
             vector: VectorKernels::load(&kernels)?,
             g1: MsmKernels::load(&kernels, Group::G1)?,
             g2: MsmKernels::load(&kernels, Group::G2)?,

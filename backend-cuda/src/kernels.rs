@@ -22,6 +22,8 @@ pub mod hot;
 pub enum Family {
     /// Transforms over the evaluation domain.
     Ntt,
+    /// The same on residues as Eisenstein integers.
+    NttEis,
     /// Sparse matrix-vector product and element-wise steps.
     Vector,
     /// Scalars to sorted (bucket, base) pairs.
@@ -38,13 +40,15 @@ pub enum Family {
 
 impl Family {
     /// All families that proofs and keys need.
-    pub const ALL: [Self; 6] = [Self::Ntt, Self::Vector, Self::MsmSort, Self::MsmG1, Self::MsmG2, Self::FixedBase];
+    pub const ALL: [Self; 7] =
+        [Self::Ntt, Self::NttEis, Self::Vector, Self::MsmSort, Self::MsmG1, Self::MsmG2, Self::FixedBase];
 
     /// The family's name in file names and messages.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Ntt => "ntt",
+            Self::NttEis => "ntt_eis",
             Self::Vector => "vector",
             Self::MsmSort => "msm_sort",
             Self::MsmG1 => "msm_g1",
@@ -57,6 +61,7 @@ impl Family {
     pub(crate) fn source(self) -> &'static str {
         match self {
             Self::Ntt => include_str!("../kernels/ntt.cu"),
+            Self::NttEis => include_str!("../kernels/ntt_eis.cu"),
             Self::Vector => include_str!("../kernels/vector.cu"),
             Self::MsmSort => include_str!("../kernels/msm_sort.cu"),
             Self::MsmG1 => include_str!("../kernels/msm_g1.cu"),
@@ -71,6 +76,7 @@ impl Family {
 pub(crate) const HEADERS: &[(&str, &str)] = &[
     ("base.cuh", include_str!("../kernels/base.cuh")),
     ("fr.cuh", include_str!("../kernels/fr.cuh")),
+    ("eis.cuh", include_str!("../kernels/eis.cuh")),
     ("fp.cuh", include_str!("../kernels/fp.cuh")),
     ("fp2.cuh", include_str!("../kernels/fp2.cuh")),
     ("curve.cuh", include_str!("../kernels/curve.cuh")),

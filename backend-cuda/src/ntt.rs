@@ -28,9 +28,21 @@ const THREADS: u32 = (1 << LOG_BLOCK) / 4;
 /// Largest power of two that one pass transforms.
 const PASS: u32 = 9;
 
+/// How the transforms compute with residues.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Arithmetic {
+    /// Whole residues in Montgomery form: 112 wide multiply-adds a product.
+    #[default]
+    Montgomery,
+    /// Residues as Eisenstein integers, with tables of twiddles in that form: 84 wide multiply-adds a product.
+    Eisenstein,
+}
+
 /// The kernels of this family.
 #[derive(Debug, Clone)]
 pub struct NttKernels {
+    /// What makes tables' entries of factors in Montgomery form, with Eisenstein integers.
+    entries: Option<Function>,
     columns_dif: Function,
     columns_dit: Function,
     rows: Function,
@@ -44,8 +56,30 @@ impl NttKernels {
     ///
     /// # Errors
     /// As for [`Kernels::function`].
-    pub fn load(kernels: &Kernels) -> Result<Self, CudaError> {
-        Self::from_module(&kernels.module(Family::Ntt)?)
+    pub fn load(kernels: &Kernels, arithmetic: Arithmetic) -> Result<Self, CudaError> {
+        let mut found = Self::from_module(&kernels.module(Family::Ntt)?)?;
+        if arithmetic == Arithmetic::Eisenstein {
+            found.use_eisenstein(&kernels.module(Family::NttEis)?)?;
+        }
+        Ok(found)
+    }
+
+    /// Takes the transforms' kernels from a module of the other family.
+    ///
+    /// # Errors
+    /// Whatever the driver reports.
+    pub fn use_eisenstein(&mut self, module: &Module) -> Result<(), CudaError> {
+        self.columns_dif = module.function("ntt_eis_columns_dif")?;
+        self.columns_dit = module.function("ntt_eis_columns_dit")?;
+        self.rows = module.function("ntt_eis_rows")?;
+        self.entries = Some(module.function("ntt_eis_entries")?);
+        self.allow_shared_memory()
+    }
+
+    fn allow_shared_memory(&self) -> Result<(), CudaError> {
+        [&self.columns_dif, &self.columns_dit, &self.rows]
+            .into_iter()
+            .try_for_each(|function| function.allow_shared_memory(SHARED))
     }
 
     /// Finds the kernels in a module of the caller's.
@@ -55,6 +89,7 @@ impl NttKernels {
     pub fn from_module(module: &Module) -> Result<Self, CudaError> {
         let find = |name| module.function(name);
         let found = Self {
+            entries: None,
             columns_dif: find("ntt_columns_dif")?,
             columns_dit: find("ntt_columns_dit")?,
             rows: find("ntt_rows")?,
@@ -62,9 +97,7 @@ impl NttKernels {
             unshuffle: find("ntt_unshuffle")?,
             tiny: find("ntt_tiny")?,
         };
-        for function in [&found.columns_dif, &found.columns_dit, &found.rows] {
-            function.allow_shared_memory(SHARED)?;
-        }
+        found.allow_shared_memory()?;
         Ok(found)
     }
 }
@@ -233,7 +266,10 @@ impl Quotient {
         };
         // SAFETY: each range below was taken from `memory` with the length asked for, and `memory` outlives the work: dropping it frees
         // it in the driver, which waits for the device's use of it.
-        let powers = |out, first, base, count| unsafe { quotient.powers(stream, out, first, base, count) };
+        let powers = |out, first, base, count| unsafe {
+            quotient.powers(stream, out, first, base, count)?;
+            quotient.make_entries(stream, out, count)
+        };
         if !quotient.passes.is_empty() {
             for (tables, root) in [(forward, root), (inverse, root_inverse)] {
                 let power = |log_count: u32| root.pow_vartime([1u64 << (log_n - log_count)]);
@@ -284,6 +320,17 @@ impl Quotient {
         let args = [out.into(), words(first), words(base), count.into()];
         // SAFETY: `ntt_powers(out, first, base, count)` writes `count` scalars at `out`: our caller's promise.
         unsafe { self.kernels.powers.launch(stream, [(count as u32).div_ceil(128), 1, 1], [128, 1, 1], 0, &args) }
+    }
+
+    /// Queues what turns factors in Montgomery form into entries of a table, where those look different.
+    ///
+    /// # Safety
+    /// `table` must hold `count` scalars, and stay allocated until the stream has passed this work.
+    unsafe fn make_entries(&self, stream: &Stream, table: DevicePtr, count: u64) -> Result<(), CudaError> {
+        let Some(entries) = &self.kernels.entries else { return Ok(()) };
+        let args = [table.into(), count.into()];
+        // SAFETY: `ntt_eis_entries(table, count)` rewrites `count` scalars at `table`: our caller's promise.
+        unsafe { entries.launch(stream, [(count as u32).div_ceil(128), 1, 1], [128, 1, 1], 0, &args) }
     }
 
     /// Fills a vector of n elements with first·baseⁱ, for tests and benchmarks.
@@ -391,6 +438,7 @@ impl Quotient {
                 Source { at: vector, times: DevicePtr::NULL, len: n },
                 vector,
                 (false, true),
+                Digits { read: false, written: self.several_passes() },
                 none,
                 None,
             )?;
@@ -406,11 +454,12 @@ impl Quotient {
     unsafe fn down(&self, stream: &Stream, source: Source, to: DevicePtr) -> Result<(), CudaError> {
         let mut source = source;
         let mut log_s = self.log_n;
-        for &log_r in &self.passes[..self.passes.len() - 1] {
+        for (i, &log_r) in self.passes[..self.passes.len() - 1].iter().enumerate() {
             log_s -= log_r;
             let mut args: Vec<Arg> = vec![source.at.into(), source.times.into(), source.len.into(), to.into()];
             args.extend(self.table_args(self.inverse));
             args.extend([Arg::from(log_r), log_s.into()]);
+            args.extend(self.digits_arg(Digits { read: i > 0, written: true }));
             // SAFETY: our caller's promise; the arguments are those of `ntt_columns_dif`.
             unsafe { self.kernels.columns_dif.launch(stream, self.grid(log_r), [THREADS, 1, 1], SHARED, &args)? };
             source = Source { at: to, times: DevicePtr::NULL, len: 1 << self.log_n };
@@ -422,7 +471,7 @@ impl Quotient {
             // SAFETY: our caller's promise. Neither DIF nor DIT: `ntt_rows` then only reads, pads, multiplies and writes.
             unsafe {
                 let none = Scale { high: DevicePtr::NULL, low: DevicePtr::NULL };
-                self.rows_pass(stream, source, to, (false, false), none, None)?;
+                self.rows_pass(stream, source, to, (false, false), Digits::default(), none, None)?;
             }
         }
         Ok(())
@@ -434,8 +483,9 @@ impl Quotient {
     /// As [`enqueue`](Self::enqueue).
     unsafe fn middle(&self, stream: &Stream, vector: DevicePtr, scale: Scale) -> Result<(), CudaError> {
         let source = Source { at: vector, times: DevicePtr::NULL, len: 1 << self.log_n };
+        let digits = Digits { read: self.several_passes(), written: self.several_passes() };
         // SAFETY: our caller's promise.
-        unsafe { self.rows_pass(stream, source, vector, (true, true), scale, None) }
+        unsafe { self.rows_pass(stream, source, vector, (true, true), digits, scale, None) }
     }
 
     /// The rows of an inverse transform and a factor per coefficient.
@@ -444,8 +494,9 @@ impl Quotient {
     /// As [`enqueue`](Self::enqueue).
     unsafe fn bottom(&self, stream: &Stream, vector: DevicePtr, scale: Scale) -> Result<(), CudaError> {
         let source = Source { at: vector, times: DevicePtr::NULL, len: 1 << self.log_n };
+        let digits = Digits { read: self.several_passes(), written: false };
         // SAFETY: our caller's promise.
-        unsafe { self.rows_pass(stream, source, vector, (true, false), scale, None) }
+        unsafe { self.rows_pass(stream, source, vector, (true, false), digits, scale, None) }
     }
 
     /// The column passes of a forward transform; `product` makes the last of them write p∘q minus its result.
@@ -465,7 +516,7 @@ impl Quotient {
                 let none = Scale { high: DevicePtr::NULL, low: DevicePtr::NULL };
                 let source = Source { at: vector, times: DevicePtr::NULL, len: n };
                 // SAFETY: our caller's promise. As in `down`: only the epilogue happens.
-                unsafe { self.rows_pass(stream, source, vector, (false, false), none, product)? };
+                unsafe { self.rows_pass(stream, source, vector, (false, false), Digits::default(), none, product)? };
             }
             return Ok(());
         }
@@ -475,6 +526,7 @@ impl Quotient {
             let mut args: Vec<Arg> = vec![vector.into(), vector.into(), p.into(), q.into()];
             args.extend(self.table_args(self.forward));
             args.extend([Arg::from(log_r), log_s.into()]);
+            args.extend(self.digits_arg(Digits { read: true, written: i > 0 }));
             // SAFETY: our caller's promise; the arguments are those of `ntt_columns_dit`.
             unsafe { self.kernels.columns_dit.launch(stream, self.grid(log_r), [THREADS, 1, 1], SHARED, &args)? };
             log_s += log_r;
@@ -492,12 +544,13 @@ impl Quotient {
         source: Source,
         to: DevicePtr,
         (dif, dit): (bool, bool),
+        digits: Digits,
         scale: Scale,
         product: Option<(DevicePtr, DevicePtr)>,
     ) -> Result<(), CudaError> {
         let log_r = *self.passes.last().unwrap_or(&3);
         let (p, q) = product.unwrap_or((DevicePtr::NULL, DevicePtr::NULL));
-        let args: [Arg; 16] = [
+        let mut args: Vec<Arg> = vec![
             source.at.into(),
             source.times.into(),
             source.len.into(),
@@ -515,6 +568,7 @@ impl Quotient {
             scale.low.into(),
             LOG_SCALE_LOW.into(),
         ];
+        args.extend(self.digits_arg(digits));
         // SAFETY: our caller's promise; the arguments are those of `ntt_rows`.
         unsafe { self.kernels.rows.launch(stream, self.grid(log_r), [THREADS, 1, 1], SHARED, &args) }
     }
@@ -545,6 +599,17 @@ impl Quotient {
         unsafe { self.kernels.tiny.launch(stream, [1, 1, 1], [1, 1, 1], 0, &args) }
     }
 
+    /// Whether a vector is left between passes; with Eisenstein integers it is pairs of digits there.
+    fn several_passes(&self) -> bool {
+        self.passes.len() > 1
+    }
+
+    /// The argument that only the kernels for Eisenstein integers have.
+    fn digits_arg(&self, digits: Digits) -> Option<Arg> {
+        let bits = u32::from(digits.read) | u32::from(digits.written) << 1;
+        self.kernels.entries.is_some().then(|| bits.into())
+    }
+
     fn grid(&self, log_r: u32) -> [u32; 3] {
         let columns = 1u32 << (self.log_n - log_r);
         [columns.div_ceil(1 << (LOG_BLOCK - log_r)), 1, 1]
@@ -571,6 +636,13 @@ struct Source {
     at: DevicePtr,
     times: DevicePtr,
     len: u32,
+}
+
+/// Whether a pass reads and writes pairs of digits where the arithmetic has such, in place of whole residues.
+#[derive(Clone, Copy, Debug, Default)]
+struct Digits {
+    read: bool,
+    written: bool,
 }
 
 /// Sizes of the tables, in elements.

@@ -12,6 +12,7 @@ use crate::device::{OpenOptions, devices};
 use crate::driver::CudaError;
 use crate::kernels::{Cache, Family, is_architecture};
 use crate::limits;
+use crate::ntt::Arithmetic;
 use crate::prover::CudaProver;
 use crate::transfer::PinnedPool;
 
@@ -40,9 +41,10 @@ impl BackendPlugin for CudaPlugin {
     }
 
     /// Options: `vram_limit` in bytes, `cache` (folder of compiled kernels), `copies` (of the bases, for keys used many times), `slots`
-    /// (proofs that overlap on the card), and for measurements `fit_windows` (`off`: sparse sums with copies take the windows of dense ones).
+    /// (proofs that overlap on the card), `ntt` (`montgomery` or `eisenstein`: the transforms' arithmetic), and for measurements
+    /// `fit_windows` (`off`: sparse sums with copies take the windows of dense ones).
     fn open(device: usize, options: &Options, host: Host) -> Result<CudaProver, BackendError> {
-        options.only(&["vram_limit", "cache", "copies", "fit_windows", "slots"])?;
+        options.only(&["vram_limit", "cache", "copies", "fit_windows", "slots", "ntt"])?;
         let defaults = OpenOptions::default();
         let small = |name: &str, default: u32, most: u64| match options.number(name)? {
             None => Ok(default),
@@ -67,6 +69,12 @@ impl BackendPlugin for CudaPlugin {
             copies: small("copies", defaults.copies, 64)?,
             fit_windows,
             slots: small("slots", defaults.slots as u32, 8)? as usize,
+            arithmetic: match options.get("ntt") {
+                None => defaults.arithmetic,
+                Some("montgomery") => Arithmetic::Montgomery,
+                Some("eisenstein") => Arithmetic::Eisenstein,
+                Some(other) => return Err(BackendError::Unsupported(format!("option ntt: {other} is no arithmetic"))),
+            },
             memory: host.memory().clone(),
         };
         let prover = CudaProver::open(ordinal, open)?;

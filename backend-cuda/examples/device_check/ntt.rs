@@ -5,7 +5,7 @@ use rand_chacha::ChaCha20Rng;
 use rand_core::{RngCore, SeedableRng};
 use splitprover_backend_cuda::driver::{Context, DeviceBuf, DevicePtr, Event, Module, Priority, Stream};
 use splitprover_backend_cuda::kernels::{Cache, Kernels};
-use splitprover_backend_cuda::ntt::{NttKernels, Quotient, Rows, SCALAR};
+use splitprover_backend_cuda::ntt::{Arithmetic, NttKernels, Quotient, Rows, SCALAR};
 use splitprover_core::{Domain, HBasis, RootOfUnity, Scalar};
 
 use crate::{Outcome, summary};
@@ -22,11 +22,23 @@ fn download(stream: &Stream, from: DevicePtr, n: usize) -> Result<Vec<Scalar>, B
     Ok(out)
 }
 
-/// The family's kernels; from a CUBIN named in the environment where one is, to compare variants.
+/// The kernels of the arithmetic that `NTT_ARITHMETIC` names, from the CUBIN that `NTT_CUBIN` names where it does, to compare variants.
 fn load(context: &Context) -> Result<NttKernels, Box<dyn std::error::Error>> {
+    let kernels = Kernels::new(context, Cache::from_environment());
+    let arithmetic = match std::env::var("NTT_ARITHMETIC").as_deref() {
+        Ok("eisenstein") => Arithmetic::Eisenstein,
+        _ => Arithmetic::Montgomery,
+    };
     match std::env::var_os("NTT_CUBIN") {
-        Some(path) => Ok(NttKernels::from_module(&Module::load(context, &std::fs::read(path)?)?)?),
-        None => Ok(NttKernels::load(&Kernels::new(context, Cache::from_environment()))?),
+        Some(path) if arithmetic == Arithmetic::Montgomery => {
+            Ok(NttKernels::from_module(&Module::load(context, &std::fs::read(path)?)?)?)
+        }
+        Some(path) => {
+            let mut found = NttKernels::load(&kernels, Arithmetic::Montgomery)?;
+            found.use_eisenstein(&Module::load(context, &std::fs::read(path)?)?)?;
+            Ok(found)
+        }
+        None => Ok(NttKernels::load(&kernels, arithmetic)?),
     }
 }
 

@@ -58,14 +58,14 @@ struct Bench {
 }
 
 impl Bench {
-    fn new() -> Option<Self> {
+    fn new(arithmetic: Arithmetic) -> Option<Self> {
         if !crate::emulator::available() {
             println!("skipped, no C++ compiler");
             return None;
         }
         let context = Context::emulated(1 << 30);
         let stream = Stream::new(&context, Priority::Normal).unwrap();
-        let kernels = NttKernels::load(&Kernels::new(&context, Cache::none())).unwrap();
+        let kernels = NttKernels::load(&Kernels::new(&context, Cache::none()), arithmetic).unwrap();
         Some(Self { context, stream, kernels })
     }
 
@@ -101,7 +101,16 @@ fn random(n: usize, rng: &mut ChaCha20Rng) -> Vec<Scalar> {
 
 #[test]
 fn transforms_agree_with_the_definition_in_every_pass_structure() {
-    let Some(bench) = Bench::new() else { return };
+    transforms_agree_with_the_definition(Arithmetic::Montgomery);
+}
+
+#[test]
+fn transforms_with_eisenstein_integers_agree_with_the_definition_in_every_pass_structure() {
+    transforms_agree_with_the_definition(Arithmetic::Eisenstein);
+}
+
+fn transforms_agree_with_the_definition(arithmetic: Arithmetic) {
+    let Some(bench) = Bench::new(arithmetic) else { return };
     let mut rng = ChaCha20Rng::seed_from_u64(1);
     for root in [RootOfUnity::snarkjs(), RootOfUnity::bellman()] {
         for log_n in (3..=13).chain([16]) {
@@ -163,7 +172,16 @@ fn quotient_by_definition(domain: Domain, basis: HBasis, rows: [&[Scalar]; 3]) -
 
 #[test]
 fn quotients_agree_with_the_definition_for_both_bases_and_roots() {
-    let Some(bench) = Bench::new() else { return };
+    quotients_agree_with_the_definition(Arithmetic::Montgomery);
+}
+
+#[test]
+fn quotients_with_eisenstein_integers_agree_with_the_definition_for_both_bases_and_roots() {
+    quotients_agree_with_the_definition(Arithmetic::Eisenstein);
+}
+
+fn quotients_agree_with_the_definition(arithmetic: Arithmetic) {
+    let Some(bench) = Bench::new(arithmetic) else { return };
     let mut rng = ChaCha20Rng::seed_from_u64(2);
     for (root, basis) in [
         (RootOfUnity::snarkjs(), HBasis::OddLagrange),
@@ -196,11 +214,14 @@ fn quotients_agree_with_the_definition_for_both_bases_and_roots() {
 fn a_whole_plan_runs_dry_at_the_largest_domains() {
     let context = Context::dry(1 << 40);
     let stream = Stream::new(&context, Priority::Normal).unwrap();
-    let kernels = NttKernels::load(&Kernels::new(&context, Cache::none())).unwrap();
+    let load = |arithmetic| NttKernels::load(&Kernels::new(&context, Cache::none()), arithmetic).unwrap();
+    let both = [load(Arithmetic::Montgomery), load(Arithmetic::Eisenstein)];
     for log_n in [24, 27, 28] {
         let domain = Domain::new(log_n, RootOfUnity::bellman()).unwrap();
-        for basis in [HBasis::OddLagrange, HBasis::Monomial] {
-            let quotient = Quotient::new(&context, &kernels, &stream, domain, basis, true).unwrap();
+        for (basis, kernels) in
+            [HBasis::OddLagrange, HBasis::Monomial].into_iter().flat_map(|b| both.iter().map(move |k| (b, k)))
+        {
+            let quotient = Quotient::new(&context, kernels, &stream, domain, basis, true).unwrap();
             assert_eq!(quotient.bytes(), Quotient::table_bytes(log_n, true));
             let null = DevicePtr::NULL;
             let rows = Rows { a: null, b: null.add(1), c: null.add(2), c_given: false, len: 1 << log_n };

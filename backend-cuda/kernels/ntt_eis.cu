@@ -1,0 +1,334 @@
+// The transforms of `ntt.cu`, pass for pass, on residues as Eisenstein integers (`eis.cuh`): the first pass splits what it reads, the
+// last one joins what it writes, and the vector in between is pairs of digits. Tables hold factors times 2^160 in canonical form.
+#include "eis.cuh"
+
+#define NTT_LOG_BLOCK 9
+#define NTT_BLOCK (1 << NTT_LOG_BLOCK)
+#define NTT_THREADS (NTT_BLOCK / 4)
+
+// Four elements at 2^level rows from each other: element k of thread u of a column.
+SP_FN u32 ntt_position(u32 u, u32 k, u32 level) {
+    return ((u >> level) << (level + 2)) + (k << level) + (u & ((1u << level) - 1));
+}
+
+SP_FN u32 ntt_reverse2(u32 k) {
+    return ((k & 1) << 1) | (k >> 1);
+}
+
+SP_FN u32 ntt_reverse(u32 x, u32 bits) {
+    return bits == 0 ? 0 : __brev(x) >> (32 - bits);
+}
+
+// Read-only data that other threads read too.
+static __device__ __forceinline__ Eis ntt_table(const Eis *p) {
+    const uint4 lo = __ldg(reinterpret_cast<const uint4 *>(p)), hi = __ldg(reinterpret_cast<const uint4 *>(p) + 1);
+    return Eis{{lo.x, lo.y, lo.z, lo.w}, {hi.x, hi.y, hi.z, hi.w}};
+}
+
+// Powers of a root of unity w of order n = 2^log_n: small[e] = w^(e n / 2^log_small), big[e] likewise, low[e] = w^e for e < n / 2^log_big.
+// Where there is memory for it, full[e] = v^e for e < n/2, with v = w, or v = 1/w if `inverted`.
+struct NttTables {
+    const Eis *small;
+    const Eis *big;
+    const Eis *low;
+    const Eis *full;
+    u32 inverted;
+    u32 log_n;
+    u32 log_small;
+    u32 log_big;
+};
+
+// The same value, of which the compiler knows nothing: what depends on it is computed where it's needed, for lack of registers to keep it.
+SP_FN u32 ntt_opaque(u32 x) {
+#if SP_PTX
+    asm volatile("" : "+r"(x));
+#endif
+    return x;
+}
+
+// Whether what follows from a thread's place is computed from the place itself, read anew.
+#if SP_PTX
+#define NTT_PLACE_ANEW 1
+#else
+#define NTT_PLACE_ANEW 0
+#endif
+
+// A product by the fourth root of unity.
+SP_FN Eis ntt_quarter(const EisSum &x, const NttTables &tables) {
+    return eis_mul(eis_normal(x), eis_factor(ntt_table(tables.small + (1u << (tables.log_small - 2)))));
+}
+
+// The last `bits` (1 or 2) stages of a 4-point DIF, on groups of 2^bits elements: natural in, bit-reversed out.
+SP_FN void ntt_dif4(Eis (&x)[4], u32 bits, const NttTables &tables) {
+    if (bits >= 2) {
+        const EisSum s = eis_add(x[0], x[2]), t = eis_add(x[1], x[3]), d = eis_sub(x[0], x[2]);
+        const EisSum e = eis_widen(ntt_quarter(eis_sub(x[1], x[3]), tables));
+        x[0] = eis_normal(eis_add(s, t));
+        x[1] = eis_normal(eis_sub(s, t));
+        x[2] = eis_normal(eis_add(d, e));
+        x[3] = eis_normal(eis_sub(d, e));
+        return;
+    }
+    SP_UNROLL
+    for (int k = 0; k < 4; k += 2) {
+        const EisSum d = eis_sub(x[k], x[k + 1]);
+        x[k] = eis_normal(eis_add(x[k], x[k + 1]));
+        x[k + 1] = eis_normal(d);
+    }
+}
+
+// The transpose: the first `bits` stages of a 4-point DIT, bit-reversed in, natural out.
+SP_FN void ntt_dit4(Eis (&x)[4], u32 bits, const NttTables &tables) {
+    if (bits >= 2) {
+        const EisSum s = eis_add(x[0], x[1]), d = eis_sub(x[0], x[1]), t = eis_add(x[2], x[3]);
+        const EisSum e = eis_widen(ntt_quarter(eis_sub(x[2], x[3]), tables));
+        x[0] = eis_normal(eis_add(s, t));
+        x[1] = eis_normal(eis_add(d, e));
+        x[2] = eis_normal(eis_sub(s, t));
+        x[3] = eis_normal(eis_sub(d, e));
+        return;
+    }
+    SP_UNROLL
+    for (int k = 0; k < 4; k += 2) {
+        const EisSum d = eis_sub(x[k], x[k + 1]);
+        x[k] = eis_normal(eis_add(x[k], x[k + 1]));
+        x[k + 1] = eis_normal(d);
+    }
+}
+
+// Twiddles between the steps of one column: w_(2^(level+2))^(f t), f the digit that element k stands for, t the row in the sub-block.
+SP_FN void ntt_step_twiddles(Eis (&x)[4], u32 u, u32 level, const NttTables &tables) {
+    const u32 t = u & ((1u << level) - 1), shift = tables.log_small - level - 2;
+    SP_UNROLL
+    for (int k = 1; k < 4; k++) x[k] = eis_mul(x[k], eis_factor(ntt_table(tables.small + ((ntt_reverse2(k) * t) << shift))));
+}
+
+// Twiddles between passes: element k of thread u stands for the column's frequency f = reverse(4u + k); w_(R S)^(f column).
+// Beyond the big table the factor comes from the full one, or else is a product of two entries, applied one after the other.
+SP_FN void ntt_pass_twiddles(Eis (&x)[4], u32 u, u32 log_r, u32 log_s, u32 column, const NttTables &tables) {
+    const u32 log_low = tables.log_n - tables.log_big, order = log_r + log_s;
+    const bool direct = order <= tables.log_big;
+    if (!direct && tables.full != nullptr) {
+        const u32 n = 1u << tables.log_n, half = n >> 1;
+        SP_UNROLL
+        for (int k = 0; k < 4; k++) {
+            const u32 e = (ntt_reverse(4 * ntt_opaque(u) + k, log_r) * column) << (tables.log_n - order);
+            const u32 i = tables.inverted ? (n - e) & (n - 1) : e;
+            const Eis w = ntt_table(tables.full + (i & (half - 1)));
+            x[k] = eis_mul(x[k], eis_factor(eis_select(i >= half, eis_negative(w), w)));
+        }
+        return;
+    }
+#if defined(__CUDACC__)
+#pragma unroll 1
+#endif
+    for (int factor = 0; factor < (direct ? 1 : 2); factor++) {
+        SP_UNROLL
+        for (int k = 0; k < 4; k++) {
+            const u32 e = (ntt_reverse(4 * ntt_opaque(u) + k, log_r) * column) << (tables.log_n - order);
+            const Eis *entry = factor == 0 ? tables.big + (e >> log_low) : tables.low + (e & ((1u << log_low) - 1));
+            x[k] = eis_mul(x[k], eis_factor(ntt_table(entry)));
+        }
+    }
+}
+
+// The block's elements as two planes of 16-byte halves.
+extern __shared__ uint4 ntt_shared[];
+
+// Where a block keeps element `row` of its column `c`: (row << row_shift) + (c << column_shift), swizzled so that the eight lanes of
+// a 16-byte access always hit eight different bank groups.
+struct NttLayout {
+    u32 row_shift;
+    u32 column_shift;
+    u32 c;
+    u32 u;
+};
+
+static __device__ __forceinline__ u32 ntt_slot(const NttLayout &at, u32 row) {
+    const u32 i = (row << at.row_shift) + (at.c << at.column_shift);
+    return i ^ ((i >> 3) & 7) ^ ((i >> 2) & 4);
+}
+
+// Hands the elements over from the rows of one level to those of another.
+static __device__ __forceinline__ void ntt_exchange(Eis (&x)[4], const NttLayout &at, u32 from, u32 to) {
+    __syncthreads();
+    SP_UNROLL
+    for (int k = 0; k < 4; k++) {
+        const u32 s = ntt_slot(at, ntt_position(ntt_opaque(at.u), k, from));
+        ntt_shared[s] = make_uint4(x[k].a[0], x[k].a[1], x[k].a[2], x[k].a[3]);
+        ntt_shared[s + NTT_BLOCK] = make_uint4(x[k].b[0], x[k].b[1], x[k].b[2], x[k].b[3]);
+    }
+    __syncthreads();
+    SP_UNROLL
+    for (int k = 0; k < 4; k++) {
+        const u32 s = ntt_slot(at, ntt_position(ntt_opaque(at.u), k, to));
+        const uint4 lo = ntt_shared[s], hi = ntt_shared[s + NTT_BLOCK];
+        x[k] = Eis{{lo.x, lo.y, lo.z, lo.w}, {hi.x, hi.y, hi.z, hi.w}};
+    }
+}
+
+// A column transform of 2^log_r points, rows of level log_r - 2 in, of level 0 out.
+static __device__ __forceinline__ void ntt_column_dif(Eis (&x)[4], const NttLayout &at, u32 log_r, const NttTables &tables) {
+    u32 left = log_r;
+#pragma unroll 1
+    while (true) {
+        const u32 bits = left < 2 ? left : 2;
+        ntt_dif4(x, bits, tables);
+        left -= bits;
+        if (left == 0) break;
+        ntt_step_twiddles(x, at.u, left, tables);
+        ntt_exchange(x, at, left, left < 2 ? 0 : left - 2);
+    }
+}
+
+// The transpose: rows of level 0 in, of level log_r - 2 out.
+static __device__ __forceinline__ void ntt_column_dit(Eis (&x)[4], const NttLayout &at, u32 log_r, const NttTables &tables) {
+    u32 done = 0;
+#pragma unroll 1
+    while (true) {
+        const u32 bits = done == 0 && log_r % 2 != 0 ? 1 : 2;
+        if (done != 0) ntt_step_twiddles(x, at.u, done, tables);
+        ntt_dit4(x, bits, tables);
+        const u32 level = bits == 2 ? done : 0;
+        done += bits;
+        if (done == log_r) break;
+        ntt_exchange(x, at, level, done);
+    }
+}
+
+// What is read: in[i], or in[i] times[i] where `times` is given; zero from `length` on. Pairs of digits if `split`, else residues.
+struct NttSource {
+    const Fr *in;
+    const Fr *times;
+    u32 length;
+    u32 split;
+};
+
+static __device__ __forceinline__ Eis ntt_read(const NttSource &from, u32 i) {
+    if (from.split) return eis_load(reinterpret_cast<const Eis *>(from.in) + i);
+    if (i >= from.length) return Eis{{0, 0, 0, 0}, {0, 0, 0, 0}};
+    const Fr x = fr_load(from.in + i);
+    return eis_split(from.times == nullptr ? x : fr_mul(x, fr_load(from.times + i)));
+}
+
+// What is written: x, or p[i] q[i] - x where those are given. Pairs of digits if `split`, else residues.
+struct NttTarget {
+    Fr *out;
+    const Fr *p;
+    const Fr *q;
+    u32 split;
+};
+
+static __device__ __forceinline__ void ntt_write(const NttTarget &to, u32 i, const Eis &x) {
+    if (to.split) {
+        eis_store(reinterpret_cast<Eis *>(to.out) + i, x);
+    } else if (to.p == nullptr) {
+        fr_store(to.out + i, eis_join(x));
+    } else {
+        fr_store(to.out + i, fr_sub(fr_mul(fr_load(to.p + i), fr_load(to.q + i)), eis_join(x)));
+    }
+}
+
+// One pass over columns of 2^log_r points, 2^log_s elements from each other: neighbouring threads hold neighbouring columns.
+template <bool DIF> static __device__ __forceinline__ void ntt_columns(const NttSource &from, const NttTarget &to, const NttTables &tables, u32 log_r, u32 log_s) {
+    const u32 log_c = NTT_LOG_BLOCK - log_r;
+    const NttLayout at{log_c, 0, threadIdx.x & ((1u << log_c) - 1), threadIdx.x >> log_c};
+    const u32 id = (blockIdx.x << log_c) + at.c, columns = 1u << (tables.log_n - log_r);
+    // Computed anew at each use, for lack of registers.
+    const auto again = [&]() {
+#if NTT_PLACE_ANEW
+        return (block_again() << log_c) + (thread_again() & ((1u << log_c) - 1));
+#else
+        return ntt_opaque(id);
+#endif
+    };
+    const auto column = [&]() { return again() & ((1u << log_s) - 1); };
+    const auto base = [&]() {
+        const u32 i = again();
+        return ((i >> log_s) << (log_s + log_r)) + (i & ((1u << log_s) - 1));
+    };
+    const u32 level_in = DIF ? log_r - 2 : 0, level_out = DIF ? 0 : log_r - 2;
+    Eis x[4];
+    SP_UNROLL
+    for (int k = 0; k < 4; k++) x[k] = id < columns ? ntt_read(from, base() + (ntt_position(at.u, k, level_in) << log_s)) : Eis{{0, 0, 0, 0}, {0, 0, 0, 0}};
+    if (DIF) {
+        ntt_column_dif(x, at, log_r, tables);
+        ntt_pass_twiddles(x, at.u, log_r, log_s, column(), tables);
+    } else {
+        ntt_pass_twiddles(x, at.u, log_r, log_s, column(), tables);
+        ntt_column_dit(x, at, log_r, tables);
+    }
+    if (again() < columns) {
+        SP_UNROLL
+        for (int k = 0; k < 4; k++) ntt_write(to, base() + (ntt_position(ntt_opaque(at.u), k, level_out) << log_s), x[k]);
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(NTT_THREADS, 5)
+    ntt_eis_columns_dif(const Fr *in, const Fr *times, u32 length, Fr *out, const Eis *small, const Eis *big, const Eis *low, const Eis *full, u32 inverted, u32 log_n, u32 log_small, u32 log_big,
+                    u32 log_r, u32 log_s, u32 split) {
+    ntt_columns<true>(NttSource{in, times, length, split & 1}, NttTarget{out, nullptr, nullptr, 1}, NttTables{small, big, low, full, inverted, log_n, log_small, log_big}, log_r, log_s);
+}
+
+extern "C" __global__ void __launch_bounds__(NTT_THREADS, 5)
+    ntt_eis_columns_dit(const Fr *in, Fr *out, const Fr *p, const Fr *q, const Eis *small, const Eis *big, const Eis *low, const Eis *full, u32 inverted, u32 log_n, u32 log_small, u32 log_big,
+                    u32 log_r, u32 log_s, u32 split) {
+    ntt_columns<false>(NttSource{in, nullptr, 1u << log_n, 1}, NttTarget{out, p, q, split & 2}, NttTables{small, big, low, full, inverted, log_n, log_small, log_big}, log_r, log_s);
+}
+
+// The pass over contiguous rows of 2^log_r points, neighbouring threads holding neighbouring elements: a DIF with the tables of one
+// root (`do_dif`), a factor per coefficient, a DIT with the tables of another (`do_dit`). The element at place p of the whole vector
+// is coefficient i = reverse(p); its factor is scale_high[i >> log_low] scale_low[i mod 2^log_low] where scale_high is given, else
+// scale_low[0] where scale_low is given, else 1. Bit 0 of `split`: what is read is pairs of digits; bit 1: so is what is written.
+extern "C" __global__ void __launch_bounds__(NTT_THREADS, 5)
+    ntt_eis_rows(const Fr *in, const Fr *times, u32 length, Fr *out, const Fr *p, const Fr *q, const Eis *dif_small, const Eis *dit_small, u32 log_n, u32 log_small,
+             u32 log_r, u32 do_dif, u32 do_dit, const Eis *scale_high, const Eis *scale_low, u32 log_low, u32 split) {
+    const u32 log_t = log_r - 2;
+    const NttLayout at{0, log_r, threadIdx.x >> log_t, threadIdx.x & ((1u << log_t) - 1)};
+    const u32 id = (blockIdx.x << (NTT_LOG_BLOCK - log_r)) + at.c;
+    const u32 count = 1u << (log_n - log_r);
+    const auto again = [&]() {
+#if NTT_PLACE_ANEW
+        return (block_again() << (NTT_LOG_BLOCK - log_r)) + (thread_again() >> log_t);
+#else
+        return ntt_opaque(id);
+#endif
+    };
+    const auto base = [&]() { return again() << log_r; };
+    const NttSource from{in, times, length, split & 1};
+    Eis x[4];
+    SP_UNROLL
+    for (int k = 0; k < 4; k++) x[k] = id < count ? ntt_read(from, base() + ntt_position(at.u, k, log_t)) : Eis{{0, 0, 0, 0}, {0, 0, 0, 0}};
+    if (do_dif) {
+        ntt_column_dif(x, at, log_r, NttTables{dif_small, nullptr, nullptr, nullptr, 0, log_n, log_small, 0});
+    } else {
+        ntt_exchange(x, at, log_t, 0);
+    }
+    if (scale_low != nullptr && again() < count) {
+#pragma unroll 1
+        for (int factor = scale_high == nullptr ? 1 : 0; factor < 2; factor++) {
+            SP_UNROLL
+            for (int k = 0; k < 4; k++) {
+                const u32 i = ntt_reverse(ntt_opaque((id << log_r) + 4 * at.u) + k, log_n);
+                const Eis *entry = factor == 0 ? scale_high + (i >> log_low) : scale_low + (scale_high == nullptr ? 0 : i & ((1u << log_low) - 1));
+                x[k] = eis_mul(x[k], eis_factor(ntt_table(entry)));
+            }
+        }
+    }
+    if (do_dit) {
+        ntt_column_dit(x, at, log_r, NttTables{dit_small, nullptr, nullptr, nullptr, 0, log_n, log_small, 0});
+    } else {
+        ntt_exchange(x, at, 0, log_t);
+    }
+    if (again() < count) {
+        const NttTarget to{out, p, q, split & 2};
+        SP_UNROLL
+        for (int k = 0; k < 4; k++) ntt_write(to, base() + ntt_position(ntt_opaque(at.u), k, log_t), x[k]);
+    }
+}
+
+// Makes entries of tables, in place, out of factors in Montgomery form.
+extern "C" __global__ void ntt_eis_entries(Fr *table, u64 count) {
+    const u64 i = (u64)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < count) eis_store(reinterpret_cast<Eis *>(table) + i, eis_entry(fr_load(table + i)));
+}
