@@ -139,6 +139,19 @@ SP_FN u64 eis_wide(u32 x, u32 y, u64 z) {
     return t;
 }
 
+// The signed products x y and x y + z.
+SP_FN long long eis_wide_signed(int x, int y) {
+    long long t;
+    asm("mul.wide.s32 %0, %1, %2;" : "=l"(t) : "r"(x), "r"(y));
+    return t;
+}
+
+SP_FN long long eis_wide_signed(int x, int y, long long z) {
+    long long t;
+    asm("mad.wide.s32 %0, %1, %2, %3;" : "=l"(t) : "r"(x), "r"(y), "l"(z));
+    return t;
+}
+
 #else
 
 template <int N> SP_FN u32 eis_chain(u32 *t, const u32 *p, const u32 *q, u32 flip) {
@@ -212,6 +225,14 @@ SP_FN u64 eis_wide(u32 x, u32 y) {
 
 SP_FN u64 eis_wide(u32 x, u32 y, u64 z) {
     return (u64)x * y + z;
+}
+
+SP_FN long long eis_wide_signed(int x, int y) {
+    return (long long)x * y;
+}
+
+SP_FN long long eis_wide_signed(int x, int y, long long z) {
+    return (long long)x * y + z;
 }
 
 #endif
@@ -446,6 +467,67 @@ SP_FN Eis eis_select(bool take_x, const Eis &x, const Eis &y) {
         t.a[i] = take_x ? x.a[i] : y.a[i];
         t.b[i] = take_x ? x.b[i] : y.b[i];
     }
+    return t;
+}
+
+// ---- the fourth roots of unity ----
+
+// |x| = 2^16 (1 + 2^32 EIS_K); its inverse times 2^125 is 2^32 EIS_INVERSE1 + EIS_INVERSE0.
+#define EIS_K 0xd201u
+#define EIS_INVERSE1 0x27024099
+#define EIS_INVERSE0 (1255779031)
+
+SP_FN u32 eis_shift(u32 low, u32 high, int by) {
+    return (u32)(((u64)high << 32 | low) >> by);
+}
+
+// d = high |x| + low, for d below 2^129 in absolute value; what is returned is low |x|, between -2 and 9 times X. `high` has 67 bits.
+SP_FN void eis_divide_small(u32 (&t)[5], u32 (&high)[3], const u32 (&d)[5]) {
+    // The quotient from the bits from 66 on, too small by 8 at most and too large by 2.
+    const u32 d0 = eis_shift(d[2], d[3], 2);
+    const int d1 = (int)eis_shift(d[3], d[4], 2);
+    const long long middle = eis_wide_signed(d1, EIS_INVERSE0, (long long)eis_wide(d0, EIS_INVERSE1));
+    const long long top = eis_wide_signed(d1, EIS_INVERSE1, middle >> 32);
+    high[0] = eis_shift((u32)middle, (u32)top, 27);
+    high[1] = eis_shift((u32)top, (u32)((u64)top >> 32), 27);
+    high[2] = (u32)((int)((u64)top >> 32) >> 27);
+    // low = d - high |x|, of which 96 bits are enough.
+    const u64 w = eis_wide(high[0], EIS_K, (u64)high[2] << 32 | high[1]);
+    const u32 w1 = (u32)w, w2 = (u32)(w >> 32) + high[1] * EIS_K;
+    const u32 from[4] = {d[0], d[1], d[2], 0}, taken[4] = {high[0] << 16, eis_shift(high[0], w1, 16), eis_shift(w1, w2, 16), 0};
+    u32 low[5];
+    eis_sub4(low, from, taken);
+    // low |x|
+    const u64 k01 = eis_wide(low[0], EIS_K), k12 = eis_wide(low[1], EIS_K, k01 >> 32);
+    u32 y[4] = {low[0], low[1], low[2], (u32)((int)low[2] >> 31)};
+    eis_add_pairs(y[0], y[1], y[2], y[3], (u64)(u32)k01 << 32, (u64)((u32)(k12 >> 32) + low[2] * EIS_K) << 32 | (u32)k12);
+    t[0] = y[0] << 16;
+    t[1] = eis_shift(y[0], y[1], 16);
+    t[2] = eis_shift(y[1], y[2], 16);
+    t[3] = eis_shift(y[2], y[3], 16);
+    t[4] = (u32)((int)y[3] >> 16);
+}
+
+SP_FN void eis_signed5(u32 (&t)[5], const u32 (&d)[3]) {
+    t[0] = d[0];
+    t[1] = d[1];
+    t[2] = d[2];
+    t[3] = t[4] = (u32)((int)d[2] >> 31);
+}
+
+// The product by the fourth root of unity |x|^3 = -|x| rho, for digits below 2^128 and differing by less than 2^129, in absolute value:
+// |x| (b + (b - a) rho). A multiple q X of a digit of b is q (1 + rho), and of a digit of a it is -q rho.
+SP_FN EisSum eis_quarter(const EisSum &e) {
+    u32 difference[5], qa[3], qb[3], a[5], b[5];
+    eis_sub5(difference, e.b, e.a);
+    EisSum t;
+    eis_divide_small(t.a, qa, e.b);
+    eis_divide_small(t.b, qb, difference);
+    eis_signed5(a, qa);
+    eis_signed5(b, qb);
+    eis_add5(t.a, t.a, b);
+    eis_add5(t.b, t.b, b);
+    eis_sub5(t.b, t.b, a);
     return t;
 }
 

@@ -26,13 +26,14 @@ static __device__ __forceinline__ Eis ntt_table(const Eis *p) {
 }
 
 // Powers of a root of unity w of order n = 2^log_n: small[e] = w^(e n / 2^log_small), big[e] likewise, low[e] = w^e for e < n / 2^log_big.
-// Where there is memory for it, full[e] = v^e for e < n/2, with v = w, or v = 1/w if `inverted`.
+// `negative`: w^(n/4) isn't |x|^3 but its negative. Where there is memory for it, full[e] = v^e for e < n/2, with v = w, or v = 1/w if `inverted`.
 struct NttTables {
     const Eis *small;
     const Eis *big;
     const Eis *low;
     const Eis *full;
     u32 inverted;
+    u32 negative;
     u32 log_n;
     u32 log_small;
     u32 log_big;
@@ -53,16 +54,16 @@ SP_FN u32 ntt_opaque(u32 x) {
 #define NTT_PLACE_ANEW 0
 #endif
 
-// A product by the fourth root of unity.
-SP_FN Eis ntt_quarter(const EisSum &x, const NttTables &tables) {
-    return eis_mul(eis_normal(x), eis_factor(ntt_table(tables.small + (1u << (tables.log_small - 2)))));
+// (x - y) by w_4, which is |x|^3 or its negative.
+SP_FN EisSum ntt_quarter(const Eis &x, const Eis &y, const NttTables &tables) {
+    return eis_quarter(tables.negative ? eis_sub(y, x) : eis_sub(x, y));
 }
 
 // The last `bits` (1 or 2) stages of a 4-point DIF, on groups of 2^bits elements: natural in, bit-reversed out.
 SP_FN void ntt_dif4(Eis (&x)[4], u32 bits, const NttTables &tables) {
     if (bits >= 2) {
         const EisSum s = eis_add(x[0], x[2]), t = eis_add(x[1], x[3]), d = eis_sub(x[0], x[2]);
-        const EisSum e = eis_widen(ntt_quarter(eis_sub(x[1], x[3]), tables));
+        const EisSum e = ntt_quarter(x[1], x[3], tables);
         x[0] = eis_normal(eis_add(s, t));
         x[1] = eis_normal(eis_sub(s, t));
         x[2] = eis_normal(eis_add(d, e));
@@ -81,7 +82,7 @@ SP_FN void ntt_dif4(Eis (&x)[4], u32 bits, const NttTables &tables) {
 SP_FN void ntt_dit4(Eis (&x)[4], u32 bits, const NttTables &tables) {
     if (bits >= 2) {
         const EisSum s = eis_add(x[0], x[1]), d = eis_sub(x[0], x[1]), t = eis_add(x[2], x[3]);
-        const EisSum e = eis_widen(ntt_quarter(eis_sub(x[2], x[3]), tables));
+        const EisSum e = ntt_quarter(x[2], x[3], tables);
         x[0] = eis_normal(eis_add(s, t));
         x[1] = eis_normal(eis_add(d, e));
         x[2] = eis_normal(eis_sub(s, t));
@@ -266,23 +267,24 @@ template <bool DIF> static __device__ __forceinline__ void ntt_columns(const Ntt
 
 extern "C" __global__ void __launch_bounds__(NTT_THREADS, 5)
     ntt_eis_columns_dif(const Fr *in, const Fr *times, u32 length, Fr *out, const Eis *small, const Eis *big, const Eis *low, const Eis *full, u32 inverted, u32 log_n, u32 log_small, u32 log_big,
-                    u32 log_r, u32 log_s, u32 split) {
-    ntt_columns<true>(NttSource{in, times, length, split & 1}, NttTarget{out, nullptr, nullptr, 1}, NttTables{small, big, low, full, inverted, log_n, log_small, log_big}, log_r, log_s);
+                    u32 log_r, u32 log_s, u32 form) {
+    ntt_columns<true>(NttSource{in, times, length, form & 1}, NttTarget{out, nullptr, nullptr, 1}, NttTables{small, big, low, full, inverted, form & 4, log_n, log_small, log_big}, log_r, log_s);
 }
 
 extern "C" __global__ void __launch_bounds__(NTT_THREADS, 5)
     ntt_eis_columns_dit(const Fr *in, Fr *out, const Fr *p, const Fr *q, const Eis *small, const Eis *big, const Eis *low, const Eis *full, u32 inverted, u32 log_n, u32 log_small, u32 log_big,
-                    u32 log_r, u32 log_s, u32 split) {
-    ntt_columns<false>(NttSource{in, nullptr, 1u << log_n, 1}, NttTarget{out, p, q, split & 2}, NttTables{small, big, low, full, inverted, log_n, log_small, log_big}, log_r, log_s);
+                    u32 log_r, u32 log_s, u32 form) {
+    ntt_columns<false>(NttSource{in, nullptr, 1u << log_n, 1}, NttTarget{out, p, q, form & 2}, NttTables{small, big, low, full, inverted, form & 8, log_n, log_small, log_big}, log_r, log_s);
 }
 
 // The pass over contiguous rows of 2^log_r points, neighbouring threads holding neighbouring elements: a DIF with the tables of one
 // root (`do_dif`), a factor per coefficient, a DIT with the tables of another (`do_dit`). The element at place p of the whole vector
 // is coefficient i = reverse(p); its factor is scale_high[i >> log_low] scale_low[i mod 2^log_low] where scale_high is given, else
-// scale_low[0] where scale_low is given, else 1. Bit 0 of `split`: what is read is pairs of digits; bit 1: so is what is written.
-extern "C" __global__ void __launch_bounds__(NTT_THREADS, 5)
+// scale_low[0] where scale_low is given, else 1. Bit 0 of `form`: what is read is pairs of digits; bit 1: so is what is written; bits 2
+// and 3: the roots of the DIF and the DIT are `negative`.
+extern "C" __global__ void __launch_bounds__(NTT_THREADS, 4)
     ntt_eis_rows(const Fr *in, const Fr *times, u32 length, Fr *out, const Fr *p, const Fr *q, const Eis *dif_small, const Eis *dit_small, u32 log_n, u32 log_small,
-             u32 log_r, u32 do_dif, u32 do_dit, const Eis *scale_high, const Eis *scale_low, u32 log_low, u32 split) {
+             u32 log_r, u32 do_dif, u32 do_dit, const Eis *scale_high, const Eis *scale_low, u32 log_low, u32 form) {
     const u32 log_t = log_r - 2;
     const NttLayout at{0, log_r, threadIdx.x >> log_t, threadIdx.x & ((1u << log_t) - 1)};
     const u32 id = (blockIdx.x << (NTT_LOG_BLOCK - log_r)) + at.c;
@@ -295,12 +297,12 @@ extern "C" __global__ void __launch_bounds__(NTT_THREADS, 5)
 #endif
     };
     const auto base = [&]() { return again() << log_r; };
-    const NttSource from{in, times, length, split & 1};
+    const NttSource from{in, times, length, form & 1};
     Eis x[4];
     SP_UNROLL
     for (int k = 0; k < 4; k++) x[k] = id < count ? ntt_read(from, base() + ntt_position(at.u, k, log_t)) : Eis{{0, 0, 0, 0}, {0, 0, 0, 0}};
     if (do_dif) {
-        ntt_column_dif(x, at, log_r, NttTables{dif_small, nullptr, nullptr, nullptr, 0, log_n, log_small, 0});
+        ntt_column_dif(x, at, log_r, NttTables{dif_small, nullptr, nullptr, nullptr, 0, form & 4, log_n, log_small, 0});
     } else {
         ntt_exchange(x, at, log_t, 0);
     }
@@ -309,19 +311,19 @@ extern "C" __global__ void __launch_bounds__(NTT_THREADS, 5)
         for (int factor = scale_high == nullptr ? 1 : 0; factor < 2; factor++) {
             SP_UNROLL
             for (int k = 0; k < 4; k++) {
-                const u32 i = ntt_reverse(ntt_opaque((id << log_r) + 4 * at.u) + k, log_n);
+                const u32 i = ntt_reverse((again() << log_r) + 4 * ntt_opaque(at.u) + k, log_n);
                 const Eis *entry = factor == 0 ? scale_high + (i >> log_low) : scale_low + (scale_high == nullptr ? 0 : i & ((1u << log_low) - 1));
                 x[k] = eis_mul(x[k], eis_factor(ntt_table(entry)));
             }
         }
     }
     if (do_dit) {
-        ntt_column_dit(x, at, log_r, NttTables{dit_small, nullptr, nullptr, nullptr, 0, log_n, log_small, 0});
+        ntt_column_dit(x, at, log_r, NttTables{dit_small, nullptr, nullptr, nullptr, 0, form & 8, log_n, log_small, 0});
     } else {
         ntt_exchange(x, at, 0, log_t);
     }
     if (again() < count) {
-        const NttTarget to{out, p, q, split & 2};
+        const NttTarget to{out, p, q, form & 2};
         SP_UNROLL
         for (int k = 0; k < 4; k++) ntt_write(to, base() + ntt_position(ntt_opaque(at.u), k, log_t), x[k]);
     }

@@ -147,6 +147,9 @@ struct Scale {
     low: DevicePtr,
 }
 
+/// |x|, the parameter of BLS12-381, whose cube is a fourth root of unity modulo r.
+const CURVE_PARAMETER: u64 = 0xd201_0000_0001_0000;
+
 const LOG_BIG: u32 = 18;
 const LOG_SCALE_LOW: u32 = 9;
 
@@ -166,6 +169,8 @@ pub struct Quotient {
     /// 1/(n·z), monomial basis only.
     plain: Scale,
     tiny: Tiny,
+    /// Whether ω^(n/4) is −|x|³ and not |x|³, with x the curve's parameter; ω⁻¹'s is the other one.
+    quarter_negative: bool,
     memory: DeviceBuf,
 }
 
@@ -262,6 +267,8 @@ impl Quotient {
             from_coset,
             plain,
             tiny,
+            quarter_negative: root.pow_vartime([domain.size() as u64 / 4])
+                != Scalar::from(CURVE_PARAMETER).pow_vartime([3]),
             memory,
         };
         // SAFETY: each range below was taken from `memory` with the length asked for, and `memory` outlives the work: dropping it frees
@@ -606,7 +613,9 @@ impl Quotient {
 
     /// The argument that only the kernels for Eisenstein integers have.
     fn digits_arg(&self, digits: Digits) -> Option<Arg> {
-        let bits = u32::from(digits.read) | u32::from(digits.written) << 1;
+        let inverse = u32::from(!self.quarter_negative) << 2;
+        let forward = u32::from(self.quarter_negative) << 3;
+        let bits = u32::from(digits.read) | u32::from(digits.written) << 1 | inverse | forward;
         self.kernels.entries.is_some().then(|| bits.into())
     }
 

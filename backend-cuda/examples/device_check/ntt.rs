@@ -42,7 +42,7 @@ fn load(context: &Context) -> Result<NttKernels, Box<dyn std::error::Error>> {
     }
 }
 
-/// One inverse and one forward transform, for a profiler; then the times of each, unchecked.
+/// One inverse and one forward transform, for a profiler; then the times of each. Parts of the first results are checked.
 pub(crate) fn once(log_n: u32) -> Outcome {
     let context = Context::open(0)?;
     let stream = Stream::new(&context, Priority::Normal)?;
@@ -52,6 +52,7 @@ pub(crate) fn once(log_n: u32) -> Outcome {
     let quotient = Quotient::new(&context, &kernels, &stream, domain, HBasis::OddLagrange, full)?;
     let vector = DeviceBuf::alloc(&context, domain.size() as u64 * SCALAR)?;
     let (begin, end) = (Event::new(&context, true)?, Event::new(&context, true)?);
+    check_in_parts(&stream, &quotient, domain, vector.ptr())?;
     // SAFETY: the vector holds n elements.
     unsafe { quotient.fill_powers(&stream, vector.ptr(), Scalar::from(3), Scalar::from(5))? };
     let (mut down, mut up) = (Vec::new(), Vec::new());
@@ -73,6 +74,42 @@ pub(crate) fn once(log_n: u32) -> Outcome {
         }
     }
     println!("2^{log_n} inverse {}, forward {}", summary(down), summary(up));
+    Ok(())
+}
+
+/// Transforms powers, whose transform is a geometric series, and back; checks eight stretches of each result.
+fn check_in_parts(stream: &Stream, quotient: &Quotient, domain: Domain, vector: DevicePtr) -> Outcome {
+    let (n, log_n) = (domain.size(), domain.log2());
+    let mut rng = ChaCha20Rng::from_entropy();
+    let (first, base) = (Scalar::random(&mut rng), Scalar::random(&mut rng));
+    let length = n.min(4096);
+    let stretches: Vec<usize> = (0..8).map(|i| (n - length) / 7 * i).collect();
+    // SAFETY: the vector holds n elements.
+    unsafe {
+        quotient.fill_powers(stream, vector, first, base)?;
+        quotient.inverse_transform(stream, vector)?;
+    }
+    let inverse = domain.omega().invert().unwrap();
+    let numerator = first * (base.pow_vartime([n as u64]) - Scalar::ONE);
+    for &from in &stretches {
+        for (i, got) in download(stream, vector.add(from as u64 * SCALAR), length)?.into_iter().enumerate() {
+            let k = reverse(from + i, log_n);
+            if got * (base * inverse.pow_vartime([k as u64]) - Scalar::ONE) != numerator {
+                return Err(format!("inverse transform of 2^{log_n}: frequency {k} is wrong").into());
+            }
+        }
+    }
+    // SAFETY: as above.
+    unsafe { quotient.forward_transform(stream, vector)? };
+    for &from in &stretches {
+        let mut power = first * Scalar::from(n as u64) * base.pow_vartime([from as u64]);
+        for (i, got) in download(stream, vector.add(from as u64 * SCALAR), length)?.into_iter().enumerate() {
+            if got != power {
+                return Err(format!("forward transform of 2^{log_n}: element {} is wrong", from + i).into());
+            }
+            power *= base;
+        }
+    }
     Ok(())
 }
 
