@@ -417,8 +417,9 @@ SP_FN Eis eis_reduce(const u32 (&a)[9], const u32 (&b)[9]) {
     return t;
 }
 
-// A branch that is never taken, since no digit is as large: instructions aren't moved across it. Without it the compiler starts the low
-// limbs of both sums and the reduction first, and then keeps dozens of carries in registers: 90 instructions more in each product.
+// A branch that is never taken, since no digit is as large, whatever the input: instructions aren't moved across it. Without it the
+// compiler starts the low limbs of both sums and the reduction first, and then keeps dozens of carries in registers: 90 instructions
+// more in each product. What can go on after it (an exit, a pause) becomes one predicated instruction and separates nothing.
 SP_FN void eis_part(u32 top) {
 #if SP_PTX
     if (top > 0xfffffff0u) asm volatile("trap;");
@@ -567,6 +568,8 @@ SP_FN void eis_divide(u32 (&rest)[5], u32 (&quotient)[4], const Fr &v) {
     eis_times_x(below, quotient);
     const u32 from[5] = {u.v[0], u.v[1], u.v[2], u.v[3], u.v[4]}, taken[5] = {0, below[0], below[1], below[2], below[3]};
     eis_sub5(rest, from, taken);
+    // Nothing to do for a canonical v; of any other the digits stay small all the same, as `eis_part` expects.
+    rest[4] &= 3;
 }
 
 // The digits of a canonical residue: v = -u = -rest + quotient rho, plus (X, 1).

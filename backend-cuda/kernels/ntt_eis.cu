@@ -5,6 +5,12 @@
 #define NTT_LOG_BLOCK 9
 #define NTT_BLOCK (1 << NTT_LOG_BLOCK)
 #define NTT_THREADS (NTT_BLOCK / 4)
+// Blocks per multiprocessor that the registers are meant to suffice for; with four in place of five nothing is spilled on sm_100.
+#if SP_PTX && __CUDA_ARCH__ == 1000
+#define NTT_COLUMN_BLOCKS 4
+#else
+#define NTT_COLUMN_BLOCKS 5
+#endif
 
 // Four elements at 2^level rows from each other: element k of thread u of a column.
 SP_FN u32 ntt_position(u32 u, u32 k, u32 level) {
@@ -25,7 +31,7 @@ static __device__ __forceinline__ Eis ntt_table(const Eis *p) {
     return Eis{{lo.x, lo.y, lo.z, lo.w}, {hi.x, hi.y, hi.z, hi.w}};
 }
 
-// Powers of a root of unity w of order n = 2^log_n: small[e] = w^(e n / 2^log_small), big[e] likewise, low[e] = w^e for e < n / 2^log_big.
+// Powers of a root of unity w of order n = 2^log_n: small[e] = w^(e n / 2^log_small), followed by the same times rho; big[e] likewise, low[e] = w^e for e < n / 2^log_big.
 // `negative`: w^(n/4) isn't |x|^3 but its negative. Where there is memory for it, full[e] = v^e for e < n/2, with v = w, or v = 1/w if `inverted`.
 struct NttTables {
     const Eis *small;
@@ -101,7 +107,10 @@ SP_FN void ntt_dit4(Eis (&x)[4], u32 bits, const NttTables &tables) {
 SP_FN void ntt_step_twiddles(Eis (&x)[4], u32 u, u32 level, const NttTables &tables) {
     const u32 t = u & ((1u << level) - 1), shift = tables.log_small - level - 2;
     SP_UNROLL
-    for (int k = 1; k < 4; k++) x[k] = eis_mul(x[k], eis_factor(ntt_table(tables.small + ((ntt_reverse2(k) * t) << shift))));
+    for (int k = 1; k < 4; k++) {
+        const Eis *entry = tables.small + ((ntt_reverse2(k) * t) << shift);
+        x[k] = eis_mul(x[k], EisFactor{ntt_table(entry), ntt_table(entry + (1u << tables.log_small))});
+    }
 }
 
 // Twiddles between passes: element k of thread u stands for the column's frequency f = reverse(4u + k); w_(R S)^(f column).
@@ -265,13 +274,13 @@ template <bool DIF> static __device__ __forceinline__ void ntt_columns(const Ntt
     }
 }
 
-extern "C" __global__ void __launch_bounds__(NTT_THREADS, 5)
+extern "C" __global__ void __launch_bounds__(NTT_THREADS, NTT_COLUMN_BLOCKS)
     ntt_eis_columns_dif(const Fr *in, const Fr *times, u32 length, Fr *out, const Eis *small, const Eis *big, const Eis *low, const Eis *full, u32 inverted, u32 log_n, u32 log_small, u32 log_big,
                     u32 log_r, u32 log_s, u32 form) {
     ntt_columns<true>(NttSource{in, times, length, form & 1}, NttTarget{out, nullptr, nullptr, 1}, NttTables{small, big, low, full, inverted, form & 4, log_n, log_small, log_big}, log_r, log_s);
 }
 
-extern "C" __global__ void __launch_bounds__(NTT_THREADS, 5)
+extern "C" __global__ void __launch_bounds__(NTT_THREADS, NTT_COLUMN_BLOCKS)
     ntt_eis_columns_dit(const Fr *in, Fr *out, const Fr *p, const Fr *q, const Eis *small, const Eis *big, const Eis *low, const Eis *full, u32 inverted, u32 log_n, u32 log_small, u32 log_big,
                     u32 log_r, u32 log_s, u32 form) {
     ntt_columns<false>(NttSource{in, nullptr, 1u << log_n, 1}, NttTarget{out, p, q, form & 2}, NttTables{small, big, low, full, inverted, form & 8, log_n, log_small, log_big}, log_r, log_s);
@@ -329,8 +338,11 @@ extern "C" __global__ void __launch_bounds__(NTT_THREADS, 4)
     }
 }
 
-// Makes entries of tables, in place, out of factors in Montgomery form.
-extern "C" __global__ void ntt_eis_entries(Fr *table, u64 count) {
+// Makes entries of a table, in place, out of factors in Montgomery form. With `turned` the same times rho follow, `count` again.
+extern "C" __global__ void ntt_eis_entries(Fr *table, u64 count, u32 turned) {
     const u64 i = (u64)blockIdx.x * blockDim.x + threadIdx.x;
-    if (i < count) eis_store(reinterpret_cast<Eis *>(table) + i, eis_entry(fr_load(table + i)));
+    if (i >= count) return;
+    const Eis w = eis_entry(fr_load(table + i));
+    eis_store(reinterpret_cast<Eis *>(table) + i, w);
+    if (turned) eis_store(reinterpret_cast<Eis *>(table) + count + i, eis_factor(w).turned);
 }

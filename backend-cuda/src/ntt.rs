@@ -206,7 +206,7 @@ impl Quotient {
     pub fn table_bytes(log_n: u32, full: bool) -> u64 {
         let l = Layout::new(log_n);
         let full = if full { l.full } else { 0 };
-        SCALAR * (2 * (l.small + l.big + l.low) + 2 * (l.scale_high + l.scale_low) + l.scale_low + full)
+        SCALAR * (2 * (2 * l.small + l.big + l.low) + 2 * (l.scale_high + l.scale_low) + l.scale_low + full)
     }
 
     /// Computes the tables on `stream`; they are ready for later work on that stream, or after it is synchronised.
@@ -232,7 +232,7 @@ impl Quotient {
         };
         let full = if full && layout.full > 0 { take(layout.full) } else { DevicePtr::NULL };
         let mut tables = |inverted| Tables {
-            small: take(layout.small),
+            small: take(2 * layout.small),
             big: take(layout.big),
             low: take(layout.low),
             full,
@@ -275,7 +275,8 @@ impl Quotient {
         // it in the driver, which waits for the device's use of it.
         let powers = |out, first, base, count| unsafe {
             quotient.powers(stream, out, first, base, count)?;
-            quotient.make_entries(stream, out, count)
+            // Small tables have room for their entries' other half.
+            quotient.make_entries(stream, out, count, [forward.small, inverse.small].contains(&out))
         };
         if !quotient.passes.is_empty() {
             for (tables, root) in [(forward, root), (inverse, root_inverse)] {
@@ -332,11 +333,17 @@ impl Quotient {
     /// Queues what turns factors in Montgomery form into entries of a table, where those look different.
     ///
     /// # Safety
-    /// `table` must hold `count` scalars, and stay allocated until the stream has passed this work.
-    unsafe fn make_entries(&self, stream: &Stream, table: DevicePtr, count: u64) -> Result<(), CudaError> {
+    /// `table` must hold `count` scalars, twice as many if `turned`, and stay allocated until the stream has passed this work.
+    unsafe fn make_entries(
+        &self,
+        stream: &Stream,
+        table: DevicePtr,
+        count: u64,
+        turned: bool,
+    ) -> Result<(), CudaError> {
         let Some(entries) = &self.kernels.entries else { return Ok(()) };
-        let args = [table.into(), count.into()];
-        // SAFETY: `ntt_eis_entries(table, count)` rewrites `count` scalars at `table`: our caller's promise.
+        let args = [table.into(), count.into(), u32::from(turned).into()];
+        // SAFETY: `ntt_eis_entries(table, count, turned)` rewrites that many scalars at `table`: our caller's promise.
         unsafe { entries.launch(stream, [(count as u32).div_ceil(128), 1, 1], [128, 1, 1], 0, &args) }
     }
 
@@ -444,8 +451,7 @@ impl Quotient {
                 stream,
                 Source { at: vector, times: DevicePtr::NULL, len: n },
                 vector,
-                (false, true),
-                Digits { read: false, written: self.several_passes() },
+                (false, true, Digits { read: false, written: self.several_passes() }),
                 none,
                 None,
             )?;
@@ -478,7 +484,7 @@ impl Quotient {
             // SAFETY: our caller's promise. Neither DIF nor DIT: `ntt_rows` then only reads, pads, multiplies and writes.
             unsafe {
                 let none = Scale { high: DevicePtr::NULL, low: DevicePtr::NULL };
-                self.rows_pass(stream, source, to, (false, false), Digits::default(), none, None)?;
+                self.rows_pass(stream, source, to, (false, false, Digits::default()), none, None)?;
             }
         }
         Ok(())
@@ -492,7 +498,7 @@ impl Quotient {
         let source = Source { at: vector, times: DevicePtr::NULL, len: 1 << self.log_n };
         let digits = Digits { read: self.several_passes(), written: self.several_passes() };
         // SAFETY: our caller's promise.
-        unsafe { self.rows_pass(stream, source, vector, (true, true), digits, scale, None) }
+        unsafe { self.rows_pass(stream, source, vector, (true, true, digits), scale, None) }
     }
 
     /// The rows of an inverse transform and a factor per coefficient.
@@ -503,7 +509,7 @@ impl Quotient {
         let source = Source { at: vector, times: DevicePtr::NULL, len: 1 << self.log_n };
         let digits = Digits { read: self.several_passes(), written: false };
         // SAFETY: our caller's promise.
-        unsafe { self.rows_pass(stream, source, vector, (true, false), digits, scale, None) }
+        unsafe { self.rows_pass(stream, source, vector, (true, false, digits), scale, None) }
     }
 
     /// The column passes of a forward transform; `product` makes the last of them write p∘q minus its result.
@@ -523,7 +529,7 @@ impl Quotient {
                 let none = Scale { high: DevicePtr::NULL, low: DevicePtr::NULL };
                 let source = Source { at: vector, times: DevicePtr::NULL, len: n };
                 // SAFETY: our caller's promise. As in `down`: only the epilogue happens.
-                unsafe { self.rows_pass(stream, source, vector, (false, false), Digits::default(), none, product)? };
+                unsafe { self.rows_pass(stream, source, vector, (false, false, Digits::default()), none, product)? };
             }
             return Ok(());
         }
@@ -550,8 +556,7 @@ impl Quotient {
         stream: &Stream,
         source: Source,
         to: DevicePtr,
-        (dif, dit): (bool, bool),
-        digits: Digits,
+        (dif, dit, digits): (bool, bool, Digits),
         scale: Scale,
         product: Option<(DevicePtr, DevicePtr)>,
     ) -> Result<(), CudaError> {
