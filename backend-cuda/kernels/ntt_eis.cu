@@ -65,52 +65,52 @@ SP_FN EisSum ntt_quarter(const Eis &x, const Eis &y, const NttTables &tables) {
     return eis_quarter(tables.negative ? eis_sub(y, x) : eis_sub(x, y));
 }
 
-// The last `bits` (1 or 2) stages of a 4-point DIF, on groups of 2^bits elements: natural in, bit-reversed out.
-SP_FN void ntt_dif4(Eis (&x)[4], u32 bits, const NttTables &tables) {
-    if (bits >= 2) {
-        const EisSum s = eis_add(x[0], x[2]), t = eis_add(x[1], x[3]), d = eis_sub(x[0], x[2]);
-        const EisSum e = ntt_quarter(x[1], x[3], tables);
-        x[0] = eis_normal(eis_add(s, t));
-        x[1] = eis_normal(eis_sub(s, t));
-        x[2] = eis_normal(eis_add(d, e));
-        x[3] = eis_normal(eis_sub(d, e));
-        return;
-    }
+// A 4-point DIF: natural in, bit-reversed out.
+SP_FN void ntt_dif4(Eis (&x)[4], const NttTables &tables) {
+    const EisSum s = eis_add(x[0], x[2]), t = eis_add(x[1], x[3]), d = eis_sub(x[0], x[2]);
+    const EisSum e = ntt_quarter(x[1], x[3], tables);
+    x[0] = eis_normal(eis_add(s, t));
+    x[1] = eis_normal(eis_sub(s, t));
+    x[2] = eis_normal(eis_add(d, e));
+    x[3] = eis_normal(eis_sub(d, e));
+}
+
+// The transpose, a 4-point DIT: bit-reversed in, natural out.
+SP_FN void ntt_dit4(Eis (&x)[4], const NttTables &tables) {
+    const EisSum s = eis_add(x[0], x[1]), d = eis_sub(x[0], x[1]), t = eis_add(x[2], x[3]);
+    const EisSum e = ntt_quarter(x[2], x[3], tables);
+    x[0] = eis_normal(eis_add(s, t));
+    x[1] = eis_normal(eis_add(d, e));
+    x[2] = eis_normal(eis_sub(s, t));
+    x[3] = eis_normal(eis_sub(d, e));
+}
+
+// Two 2-point transforms, of elements half a column apart.
+SP_FN void ntt_halves(Eis (&x)[4]) {
     SP_UNROLL
-    for (int k = 0; k < 4; k += 2) {
-        const EisSum d = eis_sub(x[k], x[k + 1]);
-        x[k] = eis_normal(eis_add(x[k], x[k + 1]));
-        x[k + 1] = eis_normal(d);
+    for (int k = 0; k < 2; k++) {
+        const EisSum d = eis_sub(x[k], x[k + 2]);
+        x[k] = eis_normal(eis_add(x[k], x[k + 2]));
+        x[k + 2] = eis_normal(d);
     }
 }
 
-// The transpose: the first `bits` stages of a 4-point DIT, bit-reversed in, natural out.
-SP_FN void ntt_dit4(Eis (&x)[4], u32 bits, const NttTables &tables) {
-    if (bits >= 2) {
-        const EisSum s = eis_add(x[0], x[1]), d = eis_sub(x[0], x[1]), t = eis_add(x[2], x[3]);
-        const EisSum e = ntt_quarter(x[2], x[3], tables);
-        x[0] = eis_normal(eis_add(s, t));
-        x[1] = eis_normal(eis_add(d, e));
-        x[2] = eis_normal(eis_sub(s, t));
-        x[3] = eis_normal(eis_sub(d, e));
-        return;
-    }
+static __device__ __forceinline__ EisFactor ntt_small(const NttTables &tables, u32 exponent) {
+    const Eis *entry = tables.small + exponent;
+    return EisFactor{ntt_table(entry), ntt_table(entry + (1u << tables.log_small))};
+}
+
+// Twiddles between the halves of a column and the rest of it: w_(2^log_r)^row for the odd half.
+static __device__ __forceinline__ void ntt_half_twiddles(Eis (&x)[4], u32 u, u32 log_r, const NttTables &tables) {
     SP_UNROLL
-    for (int k = 0; k < 4; k += 2) {
-        const EisSum d = eis_sub(x[k], x[k + 1]);
-        x[k] = eis_normal(eis_add(x[k], x[k + 1]));
-        x[k + 1] = eis_normal(d);
-    }
+    for (u32 k = 0; k < 2; k++) x[k + 2] = eis_mul(x[k + 2], ntt_small(tables, (u + (k << (log_r - 2))) << (tables.log_small - log_r)));
 }
 
 // Twiddles between the steps of one column: w_(2^(level+2))^(f t), f the digit that element k stands for, t the row in the sub-block.
-SP_FN void ntt_step_twiddles(Eis (&x)[4], u32 u, u32 level, const NttTables &tables) {
+static __device__ __forceinline__ void ntt_step_twiddles(Eis (&x)[4], u32 u, u32 level, const NttTables &tables) {
     const u32 t = u & ((1u << level) - 1), shift = tables.log_small - level - 2;
     SP_UNROLL
-    for (int k = 1; k < 4; k++) {
-        const Eis *entry = tables.small + ((ntt_reverse2(k) * t) << shift);
-        x[k] = eis_mul(x[k], EisFactor{ntt_table(entry), ntt_table(entry + (1u << tables.log_small))});
-    }
+    for (int k = 1; k < 4; k++) x[k] = eis_mul(x[k], ntt_small(tables, (ntt_reverse2(k) * t) << shift));
 }
 
 // Twiddles between passes: element k of thread u stands for the column's frequency f = reverse(4u + k); w_(R S)^(f column).
@@ -177,17 +177,23 @@ static __device__ __forceinline__ void ntt_exchange(Eis (&x)[4], const NttLayout
     }
 }
 
-// A column transform of 2^log_r points, rows of level log_r - 2 in, of level 0 out.
+// A column transform of 2^log_r points, rows of level log_r - 2 in, of level 0 out. A step of radix 2 comes first, where its twiddles
+// are two products in four and not three.
 static __device__ __forceinline__ void ntt_column_dif(Eis (&x)[4], const NttLayout &at, u32 log_r, const NttTables &tables) {
     u32 left = log_r;
+    if (log_r % 2 != 0) {
+        ntt_halves(x);
+        ntt_half_twiddles(x, at.u, log_r, tables);
+        ntt_exchange(x, at, log_r - 2, log_r - 3);
+        left--;
+    }
 #pragma unroll 1
     while (true) {
-        const u32 bits = left < 2 ? left : 2;
-        ntt_dif4(x, bits, tables);
-        left -= bits;
+        ntt_dif4(x, tables);
+        left -= 2;
         if (left == 0) break;
         ntt_step_twiddles(x, at.u, left, tables);
-        ntt_exchange(x, at, left, left < 2 ? 0 : left - 2);
+        ntt_exchange(x, at, left, left - 2);
     }
 }
 
@@ -196,13 +202,16 @@ static __device__ __forceinline__ void ntt_column_dit(Eis (&x)[4], const NttLayo
     u32 done = 0;
 #pragma unroll 1
     while (true) {
-        const u32 bits = done == 0 && log_r % 2 != 0 ? 1 : 2;
         if (done != 0) ntt_step_twiddles(x, at.u, done, tables);
-        ntt_dit4(x, bits, tables);
-        const u32 level = bits == 2 ? done : 0;
-        done += bits;
-        if (done == log_r) break;
-        ntt_exchange(x, at, level, done);
+        ntt_dit4(x, tables);
+        done += 2;
+        if (done + 1 >= log_r) break;
+        ntt_exchange(x, at, done - 2, done);
+    }
+    if (log_r % 2 != 0) {
+        ntt_exchange(x, at, log_r - 3, log_r - 2);
+        ntt_half_twiddles(x, at.u, log_r, tables);
+        ntt_halves(x);
     }
 }
 
