@@ -162,7 +162,7 @@ fn repeated_product(start: &[u8], by: &[u8], rounds: u32) -> Vec<u8> {
 fn transforms(criterion: &mut Criterion, context: &Context, kernels: &Kernels) -> Result<(), Failure> {
     let stream = Stream::new(context, Priority::Normal)?;
     let ntt = NttKernels::load(kernels, Arithmetic::default())?;
-    let limit = limits::wide_rate(context.info()).map(|rate| rate / limits::FR_PRODUCT);
+    let limit = limits::wide_rate(context.info()).map(|rate| rate / limits::TWIDDLE_PRODUCT);
     let mut group = criterion.benchmark_group("ntt");
     for log2 in sizes() {
         let domain = Domain::new(log2, RootOfUnity::snarkjs()).ok_or("the domain is too large")?;

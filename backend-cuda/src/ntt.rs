@@ -32,9 +32,9 @@ const PASS: u32 = 9;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Arithmetic {
     /// Whole residues in Montgomery form: 112 wide multiply-adds a product.
-    #[default]
     Montgomery,
     /// Residues as Eisenstein integers, with tables of twiddles in that form: 84 wide multiply-adds a product.
+    #[default]
     Eisenstein,
 }
 

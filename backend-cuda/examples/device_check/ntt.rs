@@ -26,8 +26,8 @@ fn download(stream: &Stream, from: DevicePtr, n: usize) -> Result<Vec<Scalar>, B
 fn load(context: &Context) -> Result<NttKernels, Box<dyn std::error::Error>> {
     let kernels = Kernels::new(context, Cache::from_environment());
     let arithmetic = match std::env::var("NTT_ARITHMETIC").as_deref() {
-        Ok("eisenstein") => Arithmetic::Eisenstein,
-        _ => Arithmetic::Montgomery,
+        Ok("montgomery") => Arithmetic::Montgomery,
+        _ => Arithmetic::Eisenstein,
     };
     match std::env::var_os("NTT_CUBIN") {
         Some(path) if arithmetic == Arithmetic::Montgomery => {
