@@ -31,8 +31,6 @@ pub struct OpenOptions {
     pub threads: usize,
     /// Most shifted copies of the bases to precompute when a key is loaded, 1 for none. Pays for small keys used many times.
     pub copies: u32,
-    /// Whether windows follow the number of scalars that are none of 0, 1, −1 where there are shifted copies, too. Only measurements turn it off.
-    pub fit_windows: bool,
     /// Proofs whose device work may overlap.
     pub slots: usize,
     /// How transforms compute with residues.
@@ -49,7 +47,6 @@ impl Default for OpenOptions {
             cache: None,
             threads,
             copies: 1,
-            fit_windows: true,
             slots: 2,
             arithmetic: Arithmetic::default(),
             memory: HostMemory::default(),

@@ -118,7 +118,6 @@ impl DeviceKey {
             matrices: matrices_bytes,
             multiprocessors: context.info().multiprocessors,
             max_copies: instance.options.copies.max(1),
-            fit_windows: instance.options.fit_windows,
             max_slots: instance.options.slots.max(1),
         };
         let residency = plan(&sizes, context.available_memory()?)?;

@@ -41,24 +41,14 @@ impl BackendPlugin for CudaPlugin {
     }
 
     /// Options: `vram_limit` in bytes, `cache` (folder of compiled kernels), `copies` (of the bases, for keys used many times), `slots`
-    /// (proofs that overlap on the card), `ntt` (`montgomery` or `eisenstein`: the transforms' arithmetic), and for measurements
-    /// `fit_windows` (`off`: sparse sums with copies take the windows of dense ones).
+    /// (proofs that overlap on the card), `ntt` (`eisenstein`, the default, or `montgomery`: the transforms' arithmetic).
     fn open(device: usize, options: &Options, host: Host) -> Result<CudaProver, BackendError> {
-        options.only(&["vram_limit", "cache", "copies", "fit_windows", "slots", "ntt"])?;
+        options.only(&["vram_limit", "cache", "copies", "slots", "ntt"])?;
         let defaults = OpenOptions::default();
         let small = |name: &str, default: u32, most: u64| match options.number(name)? {
             None => Ok(default),
             Some(value) if (1..=most).contains(&value) => Ok(value as u32),
             Some(value) => Err(BackendError::Unsupported(format!("option {name}: {value} is not in 1 to {most}"))),
-        };
-        let unknown = |name: &str, value: &str| {
-            Err(BackendError::Unsupported(format!("option {name}: {value} is not a value of it")))
-        };
-        let fit_windows = match options.get("fit_windows") {
-            None => defaults.fit_windows,
-            Some("on") => true,
-            Some("off") => false,
-            Some(other) => return unknown("fit_windows", other),
         };
         let ordinal = u32::try_from(device)
             .map_err(|_| BackendError::Unsupported(format!("there is no CUDA device {device}")))?;
@@ -67,7 +57,6 @@ impl BackendPlugin for CudaPlugin {
             cache: options.get("cache").map(PathBuf::from),
             threads: host.threads(),
             copies: small("copies", defaults.copies, 64)?,
-            fit_windows,
             slots: small("slots", defaults.slots as u32, 8)? as usize,
             arithmetic: match options.get("ntt") {
                 None => defaults.arithmetic,

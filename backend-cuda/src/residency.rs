@@ -82,8 +82,6 @@ pub struct Sizes {
     pub multiprocessors: u32,
     /// Most shifted copies of the bases to keep, 1 for none.
     pub max_copies: u32,
-    /// Whether windows follow the number of scalars where there are copies, too.
-    pub fit_windows: bool,
     /// Most proofs whose device work may overlap.
     pub max_slots: usize,
 }
@@ -243,9 +241,6 @@ impl Residency {
                 .over(shape.copies)
         };
         let full = build(shape);
-        if shape.copies > 1 && !sizes.fit_windows {
-            return full;
-        }
         let fitted = build(Shape::fit(expected, shape.copies));
         if fitted.workspace_bytes() <= self.workspaces[self.lanes[sum as usize]] { fitted } else { full }
     }
@@ -288,7 +283,6 @@ mod tests {
             matrices: 0,
             multiprocessors: 132,
             max_copies: 1,
-            fit_windows: true,
             max_slots: 2,
         }
     }
