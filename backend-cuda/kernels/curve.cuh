@@ -19,6 +19,7 @@ SP_FN Fp sqr(const Fp &a) { return fp_sqr(a); }
 SP_FN Fp inv(const Fp &a) { return fp_inv(a); }
 SP_FN Fp mul_sub(const Fp &a, const Fp &b, const Fp &c, const Fp &d) { return fp_mul_sub(a, b, c, d); }
 SP_FN bool is_zero(const Fp &a) { return fp_is_zero(a); }
+SP_FN bool eq(const Fp &a, const Fp &b) { return fp_eq(a, b); }
 SP_FN Fp select(bool take_a, const Fp &a, const Fp &b) { return fp_select(take_a, a, b); }
 
 SP_FN Fp2 add(const Fp2 &a, const Fp2 &b) { return fp2_add(a, b); }
@@ -29,6 +30,7 @@ SP_FN Fp2 sqr(const Fp2 &a) { return fp2_sqr(a); }
 SP_FN Fp2 inv(const Fp2 &a) { return fp2_inv(a); }
 SP_FN Fp2 mul_sub(const Fp2 &a, const Fp2 &b, const Fp2 &c, const Fp2 &d) { return fp2_sub(fp2_mul(a, b), fp2_mul(c, d)); }
 SP_FN bool is_zero(const Fp2 &a) { return fp2_is_zero(a); }
+SP_FN bool eq(const Fp2 &a, const Fp2 &b) { return fp2_eq(a, b); }
 SP_FN Fp2 select(bool take_a, const Fp2 &a, const Fp2 &b) {
     return Fp2{fp_select(take_a, a.c0, b.c0), fp_select(take_a, a.c1, b.c1)};
 }

@@ -261,11 +261,11 @@ SP_FN void fp_mul_row(u32 (&even)[FP_LIMBS], u32 (&odd)[FP_LIMBS], const u32 (&x
     }
 }
 
-// even, odd += x b, in place.
-SP_FN void fp_add_row(u32 (&even)[FP_LIMBS], u32 (&odd)[FP_LIMBS], const u32 (&x)[FP_LIMBS], u32 b) {
+// even, odd += x b, in place, for x zero below limb ROW.
+template <int ROW = 0> SP_FN void fp_add_row(u32 (&even)[FP_LIMBS], u32 (&odd)[FP_LIMBS], const u32 (&x)[FP_LIMBS], u32 b) {
     u32 none = 0;
-    fp_mad_row<0>(odd, none, x[1], x[3], x[5], x[7], x[9], x[11], b);
-    fp_mad_row<0>(even, odd[11], x[0], x[2], x[4], x[6], x[8], x[10], b);
+    fp_mad_row<ROW / 2>(odd, none, x[1], x[3], x[5], x[7], x[9], x[11], b);
+    fp_mad_row<(ROW + 1) / 2>(even, odd[11], x[0], x[2], x[4], x[6], x[8], x[10], b);
 }
 
 // even, odd = (even, odd) / 2^32 + x b, for x zero below limb ROW (a square's row; ROW = 0 for a product).
@@ -340,13 +340,47 @@ SP_FN void fp_sqr_rows(u32 (&even)[FP_LIMBS], u32 (&odd)[FP_LIMBS], const u32 (&
     }
 }
 
-SP_FN Fp fp_sqr_lazy(const Fp &a) {
-    u32 dbl[FP_LIMBS];
-    dbl[0] = a.v[0] << 1;
+// 2a, of which the lowest bit of each limb but the first is the highest of the limb below.
+SP_FN void fp_double_limbs(u32 (&dbl)[FP_LIMBS], const u32 (&a)[FP_LIMBS]) {
+    dbl[0] = a[0] << 1;
     SP_UNROLL
-    for (int i = 1; i < FP_LIMBS; i++) dbl[i] = __funnelshift_l(a.v[i - 1], a.v[i], 1);
-    u32 even[FP_LIMBS], odd[FP_LIMBS];
+    for (int i = 1; i < FP_LIMBS; i++) dbl[i] = __funnelshift_l(a[i - 1], a[i], 1);
+}
+
+SP_FN Fp fp_sqr_lazy(const Fp &a) {
+    u32 dbl[FP_LIMBS], even[FP_LIMBS], odd[FP_LIMBS];
+    fp_double_limbs(dbl, a.v);
     fp_sqr_rows<0>(even, odd, a.v, dbl);
+    return fp_collect(even, odd);
+}
+
+// Row i of a^2 + b^2, likewise. No carry leaves the rows: both squares together stay below 2p 2^384.
+template <int ROW>
+SP_FN void fp_sqr_add_rows(u32 (&even)[FP_LIMBS], u32 (&odd)[FP_LIMBS], const u32 (&a)[FP_LIMBS], const u32 (&dbl_a)[FP_LIMBS],
+                           const u32 (&b)[FP_LIMBS], const u32 (&dbl_b)[FP_LIMBS]) {
+    if constexpr (ROW < FP_LIMBS) {
+        u32 x[FP_LIMBS], y[FP_LIMBS];
+        SP_UNROLL
+        for (int j = 0; j < FP_LIMBS; j++) {
+            x[j] = j < ROW ? 0 : j == ROW ? a[j] : j == ROW + 1 ? a[j] << 1 : dbl_a[j];
+            y[j] = j < ROW ? 0 : j == ROW ? b[j] : j == ROW + 1 ? b[j] << 1 : dbl_b[j];
+        }
+        if constexpr (ROW == 0)
+            fp_mul_row(even, odd, x, a[0]);
+        else
+            fp_step_row<ROW>(even, odd, x, a[ROW]);
+        fp_add_row<ROW>(even, odd, y, b[ROW]);
+        fp_reduce_row(even, odd);
+        fp_sqr_add_rows<ROW + 1>(even, odd, a, dbl_a, b, dbl_b);
+    }
+}
+
+// (a^2 + b^2) / R below 2p.
+SP_FN Fp fp_sqr_add_lazy(const Fp &a, const Fp &b) {
+    u32 dbl_a[FP_LIMBS], dbl_b[FP_LIMBS], even[FP_LIMBS], odd[FP_LIMBS];
+    fp_double_limbs(dbl_a, a.v);
+    fp_double_limbs(dbl_b, b.v);
+    fp_sqr_add_rows<0>(even, odd, a.v, dbl_a, b.v, dbl_b);
     return fp_collect(even, odd);
 }
 
@@ -456,6 +490,10 @@ SP_FN Fp fp_mul_lazy(const Fp &a, const Fp &b) {
 
 SP_FN Fp fp_sqr_lazy(const Fp &a) {
     return fp_mul_lazy(a, a);
+}
+
+SP_FN Fp fp_sqr_add_lazy(const Fp &a, const Fp &b) {
+    return fp_add(fp_reduce_once(fp_sqr_lazy(a)), fp_reduce_once(fp_sqr_lazy(b)));
 }
 
 SP_FN Fp fp_mul2_lazy(const Fp &a, const Fp &b, const Fp &c, const Fp &d) {

@@ -23,6 +23,10 @@ SP_FN bool fp2_is_zero(const Fp2 &a) {
     return fp_is_zero(a.c0) && fp_is_zero(a.c1);
 }
 
+SP_FN bool fp2_eq(const Fp2 &a, const Fp2 &b) {
+    return fp_eq(a.c0, b.c0) && fp_eq(a.c1, b.c1);
+}
+
 SP_FN Fp2 fp2_add(const Fp2 &a, const Fp2 &b) {
     return Fp2{fp_add(a.c0, b.c0), fp_add(a.c1, b.c1)};
 }
@@ -42,6 +46,11 @@ SP_FN Fp2 fp2_mul(const Fp2 &a, const Fp2 &b) {
 SP_FN Fp2 fp2_sqr(const Fp2 &a) {
     const Fp m = fp_mul(a.c0, a.c1);
     return Fp2{fp_mul(fp_add(a.c0, a.c1), fp_sub(a.c0, a.c1)), fp_add(m, m)};
+}
+
+// a times its conjugate, in Fp; zero only for zero.
+SP_FN Fp fp2_norm(const Fp2 &a) {
+    return fp_reduce_once(fp_sqr_add_lazy(a.c0, a.c1));
 }
 
 // a^-1 = conjugate / norm, with 0^-1 = 0.

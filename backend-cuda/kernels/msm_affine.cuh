@@ -15,6 +15,11 @@
 // Low half of a pair that only pads its bucket.
 #define MSM_NOTHING 0xffffffffu
 
+// Additions of one pass: those of a lane are from + lane + 32 k.
+SP_FN u32 affine_lane() {
+    return threadIdx.x & 31;
+}
+
 // What becomes of an addition: the two points' sum, one of them, infinity, or twice the first.
 enum AffineCase { AFFINE_SUM, AFFINE_FIRST, AFFINE_SECOND, AFFINE_INFINITY, AFFINE_TWICE };
 
@@ -25,19 +30,17 @@ struct AffineInput {
 };
 
 // One round of a tile. In the first, points are what `pairs` say; later, the sums of the round before, each at the place of its first input.
-struct AffineRound {
+template <class F> struct AffineRound {
+    // Bytes of a point.
+    static const int POINT = 2 * Field<F>::BYTES;
+
     const u64 *pairs;
     Bases bases;
     char *sums;
     u32 round, count;
 
-    // Additions of one pass: those of this lane are from + lane + 32 k.
-    SP_FN static u32 lane() {
-        return threadIdx.x & 31;
-    }
-
     SP_FN char *sum_at(u32 j, u32 round) const {
-        return sums + ((size_t)j << (round - 1)) * 96;
+        return sums + ((size_t)j << (round - 1)) * POINT;
     }
 
     // The pairs of addition j. They are asked for well before `input` needs them.
@@ -49,8 +52,8 @@ struct AffineRound {
     SP_FN AffineInput input(u32 j, const uint4 &two) const {
         AffineInput in{nullptr, nullptr, false, false};
         if (round == 1) {
-            if (two.x != MSM_NOTHING) in.a = base_address<Fp>(bases, two.x);
-            if (two.z != MSM_NOTHING) in.b = base_address<Fp>(bases, two.z);
+            if (two.x != MSM_NOTHING) in.a = base_address<F>(bases, two.x);
+            if (two.z != MSM_NOTHING) in.b = base_address<F>(bases, two.z);
             in.minus_a = two.x >> 31;
             in.minus_b = two.z >> 31;
         } else if (j < count) {
@@ -73,13 +76,13 @@ SP_FN bool is_nothing(const Fp &x) {
 }
 
 // The case of two points with equal x, or one with x = 0; the denominator of twice the first.
-SP_COLD AffineCase affine_rare(const char *a, const char *b, bool minus_a, bool minus_b, Fp &twice_y) {
-    const Affine<Fp> p = signed_base_again<Fp>(a, minus_a), q = signed_base_again<Fp>(b, minus_b);
+template <class F> SP_COLD AffineCase affine_rare(const char *a, const char *b, bool minus_a, bool minus_b, F &twice_y) {
+    const Affine<F> p = signed_base_again<F>(a, minus_a), q = signed_base_again<F>(b, minus_b);
     if (affine_is_infinity(p)) return affine_is_infinity(q) ? AFFINE_INFINITY : AFFINE_SECOND;
     if (affine_is_infinity(q)) return AFFINE_FIRST;
-    if (!fp_eq(p.x, q.x)) return AFFINE_SUM;
+    if (!eq(p.x, q.x)) return AFFINE_SUM;
     // A point of order two would have no inverse to share.
-    if (!fp_eq(p.y, q.y) || is_zero(p.y)) return AFFINE_INFINITY;
+    if (!eq(p.y, q.y) || is_zero(p.y)) return AFFINE_INFINITY;
     twice_y = add(p.y, p.y);
     return AFFINE_TWICE;
 }
@@ -167,7 +170,7 @@ struct AffineProducts {
     static const size_t STRIDE = 32 * sizeof(uint4);
 
     SP_FN uint4 *at(u32 k) const {
-        return words + k * 3 * 32 + AffineRound::lane();
+        return words + k * 3 * 32 + affine_lane();
     }
 
     SP_FN void put(u32 k, const Fp &a) const {
@@ -177,9 +180,9 @@ struct AffineProducts {
 };
 
 // The product of this lane's denominators in a pass of `per` additions.
-SP_FN Fp affine_forward(const AffineRound &round, u32 from, u32 per, const AffineProducts &before, const Stash &stash) {
+SP_FN Fp affine_forward(const AffineRound<Fp> &round, u32 from, u32 per, const AffineProducts &before, const Stash &stash) {
     Fp product = fp_one();
-    u32 j = from + AffineRound::lane();
+    u32 j = from + affine_lane();
     AffineInput next = round.input(j, round.two_pairs(j));
     uint4 two = round.two_pairs(j + 32);
     stage(stash, 0, next.a);
@@ -210,10 +213,10 @@ SP_FN Fp affine_forward(const AffineRound &round, u32 from, u32 per, const Affin
 }
 
 // The sums, last addition first; `inverse` is that of `affine_forward`'s product. Sum j goes to `out`, or stays with the round.
-SP_FN void affine_backward(const AffineRound &round, u32 from, u32 per, const AffineProducts &before, const Fp &inverse, const Stash &stash,
+SP_FN void affine_backward(const AffineRound<Fp> &round, u32 from, u32 per, const AffineProducts &before, const Fp &inverse, const Stash &stash,
                            char *out) {
     stash.put(AFFINE_INVERSE, inverse);
-    u32 j = from + AffineRound::lane() + (per - 1) * 32;
+    u32 j = from + affine_lane() + (per - 1) * 32;
     AffineInput next = round.input(j, round.two_pairs(j));
     uint4 two = round.two_pairs(j - 32);
     const auto stage_x = [&](u32 k) {
@@ -286,8 +289,10 @@ SP_FN void affine_backward(const AffineRound &round, u32 from, u32 per, const Af
 
 // The sums of this part of the list go to `out`. A warp takes tiles by number off `ticket`; a tile has at most `passes` times `per_lane` additions a
 // lane in the first round (a multiple of 2^rounds), and `scratch` has room for one of each warp.
+template <class F>
 SP_FN void msm_add_neighbours(const List &list, const Bases &bases, u32 per_lane, u32 passes, char *scratch, u32 *ticket, char *out,
                               uint4 *shared) {
+    const int POINT = AffineRound<F>::POINT;
     const u32 rounds = list.rounds();
     if (rounds == 0) return;
     u32 first, sums;
@@ -296,12 +301,12 @@ SP_FN void msm_add_neighbours(const List &list, const Bases &bases, u32 per_lane
     // As many tiles for each warp, of whole lanes.
     const u32 turns = sums / (most * warps) + 1, even = (sums / (turns * warps) + 32) / 32 * 32, tile_sums = even < most ? even : most;
     const u32 warp = (blockIdx.x * MSM_THREADS + threadIdx.x) / 32;
-    char *const mine = scratch + warp * ((size_t)per_lane * 32 * (48 + passes * 96));
+    char *const mine = scratch + warp * ((size_t)per_lane * 32 * (Field<F>::BYTES + passes * POINT));
     const AffineProducts before{reinterpret_cast<uint4 *>(mine)};
     const Stash stash{shared};
     for (;;) {
         u32 tile = 0;
-        if (AffineRound::lane() == 0) tile = atomicAdd(ticket, 1);
+        if (affine_lane() == 0) tile = atomicAdd(ticket, 1);
         const u32 from = __shfl_sync(0xffffffffu, tile, 0) * tile_sums;
         if (from >= sums) return;
         const u32 here = sums - from < tile_sums ? sums - from : tile_sums;
@@ -309,10 +314,11 @@ SP_FN void msm_add_neighbours(const List &list, const Bases &bases, u32 per_lane
         u32 r = 1, done = 0;
         SP_NO_UNROLL
         while (r <= rounds) {
-            const AffineRound round{list.pairs + ((u64)(first + from) << rounds), bases, mine + (size_t)per_lane * 32 * 48, r, here << (rounds - r)};
+            const AffineRound<F> round{list.pairs + ((u64)(first + from) << rounds), bases, mine + (size_t)per_lane * 32 * Field<F>::BYTES, r,
+                                       here << (rounds - r)};
             const u32 rest = (round.count - done + 31) / 32, left = (rest + per_lane - 1) / per_lane, per = (rest + left - 1) / left;
             const Fp product = affine_forward(round, done, per, before, stash);
-            affine_backward(round, done, per, before, fp_inv_single(product), stash, r == rounds ? out + (size_t)from * 96 : nullptr);
+            affine_backward(round, done, per, before, fp_inv_single(product), stash, r == rounds ? out + (size_t)from * POINT : nullptr);
             // The next round reads other lanes' sums.
             __syncwarp();
             done += per * 32;

@@ -21,7 +21,7 @@ extern "C" __global__ void __launch_bounds__(MSM_THREADS, AFFINE_BLOCKS)
     msm_g1_add_neighbours(const u64 *pairs, const u32 *list, const char *first, const char *second, u32 split, u32 part, u32 room,
                           u32 per_lane, u32 passes, char *scratch, u32 *ticket, char *out) {
     __shared__ uint4 shared[AFFINE_SHARED_WORDS];
-    msm_add_neighbours(List{pairs, list, part, room}, Bases{first, second, split}, per_lane, passes, scratch, ticket, out, shared);
+    msm_add_neighbours<Fp>(List{pairs, list, part, room}, Bases{first, second, split}, per_lane, passes, scratch, ticket, out, shared);
 }
 
 extern "C" __global__ void __launch_bounds__(MSM_THREADS, BLOCKS)

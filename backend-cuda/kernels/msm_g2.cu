@@ -1,9 +1,25 @@
 // Multi-exponentiation in G2: the entry points of `msm.cuh`.
-#include "msm.cuh"
+#include "msm_affine_g2.cuh"
 
 typedef Fp2Lane Element;
 // Resident blocks per multiprocessor: the host sizes the launch by it.
 #define BLOCKS 2
+
+// Likewise for additions of neighbours, which have 54 KiB of shared memory each.
+#if defined(__CUDA_ARCH__) && (__CUDA_ARCH__ < 800 || __CUDA_ARCH__ == 860 || __CUDA_ARCH__ == 890 || __CUDA_ARCH__ >= 1200)
+#define AFFINE_BLOCKS 1
+#elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
+#define AFFINE_BLOCKS 2
+#else
+#define AFFINE_BLOCKS 3
+#endif
+
+extern "C" __global__ void __launch_bounds__(MSM_THREADS, AFFINE_BLOCKS)
+    msm_g2_add_neighbours(const u64 *pairs, const u32 *list, const char *first, const char *second, u32 split, u32 part, u32 room,
+                          u32 per_lane, u32 passes, char *scratch, u32 *ticket, char *out) {
+    extern __shared__ uint4 dynamic[];
+    msm_add_neighbours<Fp2>(List{pairs, list, part, room}, Bases{first, second, split}, per_lane, passes, scratch, ticket, out, dynamic);
+}
 
 extern "C" __global__ void __launch_bounds__(MSM_THREADS, BLOCKS)
     msm_g2_accumulate(const u64 *pairs, const u32 *list, u32 part, u32 room, const char *sums, const char *first, const char *second,

@@ -120,12 +120,12 @@ SP_FN u32 first_bin_room(u32 count, u32 fine_bits, u32 rounds) {
 }
 
 // The cheapest number of rounds of affine additions. A mixed addition costs 1.57 affine ones, and each bucket that is not empty is padded by
-// (2^rounds - 1) / 2 pairs on the average.
+// (2^rounds - 1) / 2 pairs on the average. With no `least` there are rounds wherever they find room.
 SP_FN u32 rounds_that_pay(u32 units, u32 dense, u32 keys, u32 fine_bits, u32 room, u32 least, u32 most) {
     const u32 total = units + dense, filled = dense < keys ? dense : keys;
     if (total < least) return 0;
     u32 best = 0;
-    float cost = 1.57f * (float)total;
+    float cost = least == 0 ? 3e38f : 1.57f * (float)total;
     for (u32 rounds = 2; rounds <= most; rounds++) {
         const u64 pad = (1u << rounds) - 1, longest = total + ((u64)filled + (1ull << fine_bits) + 2) * pad;
         const float c = 1.05f * ((float)total + 0.5f * (float)filled * (float)pad) * (1.0f + 0.57f / (float)(1u << rounds));

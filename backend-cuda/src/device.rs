@@ -7,7 +7,7 @@ use splitprover_core::{BackendError, HostMemory};
 
 use crate::driver::{Context, CudaError, DeviceInfo, probe};
 use crate::kernels::{Cache, Kernels};
-use crate::msm::{Group, MsmKernels};
+use crate::msm::{AffineG2, Group, MsmKernels};
 use crate::ntt::{Arithmetic, NttKernels};
 use crate::transfer::{PinnedPool, Uploader};
 use crate::vector::VectorKernels;
@@ -31,6 +31,8 @@ pub struct OpenOptions {
     pub threads: usize,
     /// Most shifted copies of the bases to precompute when a key is loaded, 1 for none. Pays for small keys used many times.
     pub copies: u32,
+    /// Affine additions in G2.
+    pub affine_g2: AffineG2,
     /// Proofs whose device work may overlap.
     pub slots: usize,
     /// How transforms compute with residues.
@@ -47,6 +49,7 @@ impl Default for OpenOptions {
             cache: None,
             threads,
             copies: 1,
+            affine_g2: AffineG2::default(),
             slots: 2,
             arithmetic: Arithmetic::default(),
             memory: HostMemory::default(),

@@ -83,6 +83,7 @@ pub(crate) const HEADERS: &[(&str, &str)] = &[
     ("msm.cuh", include_str!("../kernels/msm.cuh")),
     ("fp_invert.cuh", include_str!("../kernels/fp_invert.cuh")),
     ("msm_affine.cuh", include_str!("../kernels/msm_affine.cuh")),
+    ("msm_affine_g2.cuh", include_str!("../kernels/msm_affine_g2.cuh")),
 ];
 
 /// Where CUBINs are kept.

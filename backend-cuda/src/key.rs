@@ -118,6 +118,7 @@ impl DeviceKey {
             matrices: matrices_bytes,
             multiprocessors: context.info().multiprocessors,
             max_copies: instance.options.copies.max(1),
+            affine_g2: instance.options.affine_g2,
             max_slots: instance.options.slots.max(1),
         };
         let residency = plan(&sizes, context.available_memory()?)?;

@@ -2,7 +2,7 @@
 //!
 //! Scalars are cut into signed digits, (bucket, base) pairs are sorted by bucket, buckets are summed, and a weighted sum of the buckets is
 //! reduced to a few points that the host folds into one: see `kernels/msm_sort.cu` and `kernels/msm.cuh`. In long lists of pairs neighbours are
-//! added in affine coordinates first (`kernels/msm_affine.cuh`); the device decides by the number of pairs, which the host doesn't know. Zero scalars cost
+//! added in affine coordinates first (`kernels/msm_affine.cuh`, and in G2 `kernels/msm_affine_g2.cuh`); the device decides by the number of pairs, which the host doesn't know. Zero scalars cost
 //! nothing and scalars of ±1 one addition, however many there are; skewed scalars cost no more than random ones; equal, opposite and infinite
 //! bases are added correctly everywhere.
 //!
@@ -27,8 +27,8 @@ mod plan;
 #[cfg(test)]
 mod tests;
 
+pub use plan::{AffineG2, Plan, Shape};
 use plan::{FOLD, LIST_BYTES, THREADS};
-pub use plan::{Plan, Shape};
 
 /// Which group the bases are in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -99,8 +99,7 @@ pub struct MsmKernels {
     scan: Function,
     deal: Function,
     sort_bins: Function,
-    /// In G1 only.
-    add_neighbours: Option<Function>,
+    add_neighbours: Function,
     accumulate: Function,
     fold_heads: Function,
     reduce_runs: Function,
@@ -110,6 +109,9 @@ pub struct MsmKernels {
     /// Dynamic shared memory that a sorting block may have.
     sort_shared: u32,
 }
+
+/// Dynamic shared memory of a block that adds neighbours in G2: nine components for each thread. In G1 it is static.
+const AFFINE_G2_SHARED: u32 = 9 * 48 * THREADS;
 
 /// Shared memory of the sorting kernels that is not dynamic, at most, in bytes.
 const STATIC_SHARED: u32 = 8 << 10;
@@ -126,6 +128,10 @@ impl MsmKernels {
         let (deal, sort_bins) = (sort("msm_deal")?, sort("msm_sort_bins")?);
         deal.allow_shared_memory(sort_shared)?;
         sort_bins.allow_shared_memory(sort_shared)?;
+        let add_neighbours = curve("add_neighbours")?;
+        if group == Group::G2 {
+            add_neighbours.allow_shared_memory(AFFINE_G2_SHARED)?;
+        }
         Ok(Self {
             group,
             sort_shared,
@@ -133,7 +139,7 @@ impl MsmKernels {
             scan: sort("msm_scan")?,
             deal,
             sort_bins,
-            add_neighbours: if group == Group::G1 { Some(curve("add_neighbours")?) } else { None },
+            add_neighbours,
             accumulate: curve("accumulate")?,
             fold_heads: curve("fold_heads")?,
             reduce_runs: curve("reduce_runs")?,
@@ -376,7 +382,8 @@ impl<'a> Msm<'a> {
         let [list, sorted, sums] = [layout.list, layout.sorted, layout.dealt].map(|offset| self.at(offset));
         let room = plan.sums_room().min(u64::from(u32::MAX)) as u32;
         for part in 0..plan.affine.map_or(1, |affine| affine.parts) {
-            if let (Some(affine), Some(add_neighbours)) = (plan.affine, &self.kernels.add_neighbours) {
+            if let Some(affine) = plan.affine {
+                let shared = if group == Group::G2 { AFFINE_G2_SHARED } else { 0 };
                 let args = [
                     sorted.into(),
                     list.into(),
@@ -393,7 +400,7 @@ impl<'a> Msm<'a> {
                 ];
                 // SAFETY: `add`'s caller promises the tables, `new`'s the workspace; the arguments are those of `add_neighbours`, whose sums
                 // take the place of the dealt pairs, which are sorted by now.
-                unsafe { add_neighbours.launch(stream, [affine.blocks, 1, 1], block, 0, &args)? };
+                unsafe { self.kernels.add_neighbours.launch(stream, [affine.blocks, 1, 1], block, shared, &args)? };
             }
             let (mut keys, mut heads) = (self.at(layout.head_keys), self.at(layout.heads));
             let args = [

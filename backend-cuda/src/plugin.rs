@@ -12,6 +12,7 @@ use crate::device::{OpenOptions, devices};
 use crate::driver::CudaError;
 use crate::kernels::{Cache, Family, is_architecture};
 use crate::limits;
+use crate::msm::AffineG2;
 use crate::ntt::Arithmetic;
 use crate::prover::CudaProver;
 use crate::transfer::PinnedPool;
@@ -41,14 +42,25 @@ impl BackendPlugin for CudaPlugin {
     }
 
     /// Options: `vram_limit` in bytes, `cache` (folder of compiled kernels), `copies` (of the bases, for keys used many times), `slots`
-    /// (proofs that overlap on the card), `ntt` (`eisenstein`, the default, or `montgomery`: the transforms' arithmetic).
+    /// (proofs that overlap on the card), `ntt` (`eisenstein`, the default, or `montgomery`: the transforms' arithmetic), and for measurements and
+    /// tests `g2_affine` (whether neighbours are added in affine coordinates in G2: `on` for long lists, the default; `off`; `always`, even where it
+    /// doesn't pay).
     fn open(device: usize, options: &Options, host: Host) -> Result<CudaProver, BackendError> {
-        options.only(&["vram_limit", "cache", "copies", "slots", "ntt"])?;
+        options.only(&["vram_limit", "cache", "copies", "g2_affine", "slots", "ntt"])?;
         let defaults = OpenOptions::default();
         let small = |name: &str, default: u32, most: u64| match options.number(name)? {
             None => Ok(default),
             Some(value) if (1..=most).contains(&value) => Ok(value as u32),
             Some(value) => Err(BackendError::Unsupported(format!("option {name}: {value} is not in 1 to {most}"))),
+        };
+        let affine_g2 = match options.get("g2_affine") {
+            None => defaults.affine_g2,
+            Some("off") => AffineG2::Off,
+            Some("on") => AffineG2::On,
+            Some("always") => AffineG2::Always,
+            Some(other) => {
+                return Err(BackendError::Unsupported(format!("option g2_affine: {other} is not a value of it")));
+            }
         };
         let ordinal = u32::try_from(device)
             .map_err(|_| BackendError::Unsupported(format!("there is no CUDA device {device}")))?;
@@ -57,6 +69,7 @@ impl BackendPlugin for CudaPlugin {
             cache: options.get("cache").map(PathBuf::from),
             threads: host.threads(),
             copies: small("copies", defaults.copies, 64)?,
+            affine_g2,
             slots: small("slots", defaults.slots as u32, 8)? as usize,
             arithmetic: match options.get("ntt") {
                 None => defaults.arithmetic,

@@ -8,7 +8,7 @@
 use std::fmt;
 
 use crate::driver::CudaError;
-use crate::msm::{Group, Plan as MsmPlan, Shape};
+use crate::msm::{AffineG2, Group, Plan as MsmPlan, Shape};
 use crate::ntt::{Quotient, SCALAR};
 
 /// The queries of a key, in the order in which they become resident.
@@ -82,6 +82,8 @@ pub struct Sizes {
     pub multiprocessors: u32,
     /// Most shifted copies of the bases to keep, 1 for none.
     pub max_copies: u32,
+    /// Affine additions in G2.
+    pub affine_g2: AffineG2,
     /// Most proofs whose device work may overlap.
     pub max_slots: usize,
 }
@@ -236,7 +238,7 @@ impl Residency {
         let h = if sum == SumId::Hl { sizes.bases[QueryId::H as usize] } else { 0 };
         let expected = h.saturating_add(dense).min(len);
         let build = |built| {
-            MsmPlan::new(sum.group(), built, len, sizes.multiprocessors, self.pair_budget)
+            MsmPlan::new(sum.group(), sizes.affine_g2, built, len, sizes.multiprocessors, self.pair_budget)
                 .expecting(expected)
                 .over(shape.copies)
         };
@@ -283,6 +285,7 @@ mod tests {
             matrices: 0,
             multiprocessors: 132,
             max_copies: 1,
+            affine_g2: AffineG2::On,
             max_slots: 2,
         }
     }

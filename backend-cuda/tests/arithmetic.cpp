@@ -55,6 +55,7 @@ extern "C" void sp_fp2(int op, const void *in, void *out) {
     case 3: return write(out, fp2_mul(x, y));
     case 4: return write(out, fp2_sqr(x));
     case 5: return write(out, fp2_inv(x));
+    case 6: return write(out, Fp2{fp2_norm(x), fp_zero()});
     case 7: return write(out, mul_sub(x, y, z, w));
     }
 }

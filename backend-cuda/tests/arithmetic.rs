@@ -171,6 +171,9 @@ fn extension_field_operations_agree_with_blst() {
         if round % 50 == 0 {
             assert_eq!(call(5), blst!(blst_fp2, blst_fp2_eucl_inverse(&x)), "1 / {x:?}");
         }
+        let squares = x.fp.map(|c| blst!(blst_fp, blst_fp_sqr(&c)));
+        let norm = blst!(blst_fp, blst_fp_add(&squares[0], &squares[1]));
+        assert_eq!(call(6), blst_fp2 { fp: [norm, blst_fp::default()] }, "norm of {x:?}");
         assert_eq!(call(7), blst!(blst_fp2, blst_fp2_sub(&xy, &zw)), "{x:?} * {y:?} - {z:?} * {w:?}");
     }
 }

@@ -48,12 +48,10 @@ pub(super) const FOLD: u32 = 8;
 const PAIR: u64 = 8;
 
 /// Lists of at least this many pairs per multiprocessor have neighbours added in affine coordinates first, for up to so many rounds: on an H200,
-/// 14 million pairs took a fifth longer that way and 55 million a twentieth less.
+/// in G1, 14 million pairs took a fifth longer that way and 55 million a twentieth less. In G2 an inversion weighs less.
 const PAIRS_FOR_AFFINE: u64 = 1 << 18;
+const PAIRS_FOR_AFFINE_G2: u64 = 1 << 16;
 const AFFINE_ROUNDS: u32 = 3;
-
-/// Resident blocks of that kernel per multiprocessor, at most: what its launch bounds promise on Hopper and later. Where fewer fit, the others follow them.
-const AFFINE_BLOCKS: u32 = 4;
 
 /// Additions of a lane that share an inversion, at least and at most; and passes of a tile's first round at most, which fill the later rounds.
 const AFFINE_PER_LANE: (u64, u64) = (4, 64);
@@ -62,11 +60,14 @@ const AFFINE_PASSES: u64 = 2;
 /// Tiles that each warp should have at least, so that warps end together.
 const AFFINE_TILES: u64 = 4;
 
-/// Scratch of a lane per addition of a pass and per addition of a tile: a product and a sum.
+/// Scratch of a lane per addition of a pass and per addition of a tile, in G1: a product and a sum. In G2 twice that: the norm as well, and a longer sum.
 const AFFINE_SCRATCH: (u64, u64) = (48, 96);
 
-/// Parts in which the sums of neighbours go from the one kernel to the other: they take the place of the dealt pairs, 24 bytes for each 8 at worst.
+/// Parts in which the sums of neighbours go from the one kernel to the other: they take the place of the dealt pairs, 24 bytes for each 8 at worst, and in
+/// G2 60. Lists that are forced through affine additions may be padded to four times their length.
 const AFFINE_PARTS: u32 = 4;
+const AFFINE_PARTS_G2: u32 = 8;
+const AFFINE_PARTS_FORCED: u32 = 32;
 
 /// Parts of the workspace begin at multiples of this.
 const ALIGN: u64 = 256;
@@ -164,6 +165,39 @@ impl Shape {
     }
 }
 
+/// Whether sums in G2 have neighbours added in affine coordinates first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum AffineG2 {
+    /// Never: for measurements and tests.
+    Off,
+    /// Where lists are long.
+    #[default]
+    On,
+    /// Wherever there is room, even where it doesn't pay: for tests.
+    Always,
+}
+
+/// Which lists have neighbours added in affine coordinates first, and by how many blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct AffineTerms {
+    /// Pairs per multiprocessor that a list must have; none: any list, even where it doesn't pay.
+    pub(super) least: u64,
+    /// Resident blocks of the kernel per multiprocessor, at most: what its launch bounds promise on Hopper and later. Where fewer fit, the others follow
+    /// them.
+    pub(super) resident: u32,
+}
+
+impl AffineTerms {
+    fn of(group: Group, affine_g2: AffineG2) -> Option<Self> {
+        match (group, affine_g2) {
+            (Group::G1, _) => Some(Self { least: PAIRS_FOR_AFFINE, resident: 4 }),
+            (Group::G2, AffineG2::Off) => None,
+            (Group::G2, AffineG2::On) => Some(Self { least: PAIRS_FOR_AFFINE_G2, resident: 3 }),
+            (Group::G2, AffineG2::Always) => Some(Self { least: 0, resident: 3 }),
+        }
+    }
+}
+
 /// Everything that launches and memory depend on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
@@ -201,6 +235,7 @@ pub(super) struct Affine {
     pub(super) least: u32,
     /// Rounds at most: 2^rounds pairs become one point.
     pub(super) rounds: u32,
+    /// Blocks in all.
     pub(super) blocks: u32,
     /// Additions of a lane in a pass, and passes of a tile's first round.
     pub(super) per_lane: u32,
@@ -211,34 +246,37 @@ pub(super) struct Affine {
 
 impl Affine {
     /// For at most `pairs` pairs and with `budget` bytes for sorting.
-    fn plan(group: Group, pairs: u64, multiprocessors: u32, budget: u64, pairs_for_affine: u64) -> Option<Self> {
-        let least = pairs_for_affine * u64::from(multiprocessors);
-        if group == Group::G2 || pairs < least {
+    fn plan(group: Group, pairs: u64, multiprocessors: u32, budget: u64, terms: AffineTerms) -> Option<Self> {
+        let (least, forced) = (terms.least * u64::from(multiprocessors), terms.least == 0);
+        if pairs < least {
             return None;
         }
-        let blocks = AFFINE_BLOCKS * multiprocessors;
+        let blocks = terms.resident * multiprocessors;
         let threads = u64::from(THREADS * blocks);
         // Additions of a lane in a tile; and an eighth of the budget for scratch.
         let (fewest, most) = AFFINE_PER_LANE;
         let (product, sum) = AFFINE_SCRATCH;
         let wanted = (pairs / (2 * threads * AFFINE_TILES)).min(budget / (8 * threads * (product + sum)));
+        let wanted = if forced { wanted.max(fewest) } else { wanted };
         let per_lane = wanted.min(most) / fewest * fewest;
         if per_lane == 0 {
             return None;
         }
+        let parts = if group == Group::G1 { AFFINE_PARTS } else { AFFINE_PARTS_G2 };
         Some(Self {
             least: least.min(u64::from(u32::MAX)) as u32,
             rounds: AFFINE_ROUNDS,
             blocks,
             per_lane: per_lane as u32,
             passes: (wanted / per_lane).min(AFFINE_PASSES) as u32,
-            parts: AFFINE_PARTS,
+            parts: if forced { AFFINE_PARTS_FORCED } else { parts },
         })
     }
 
-    fn scratch_bytes(&self) -> u64 {
+    fn scratch_bytes(&self, group: Group) -> u64 {
         let (product, sum) = AFFINE_SCRATCH;
-        u64::from(THREADS * self.blocks) * u64::from(self.per_lane) * (product + sum * u64::from(self.passes))
+        let addition = u64::from(group.lanes()) * (product + sum * u64::from(self.passes));
+        u64::from(THREADS * self.blocks) * u64::from(self.per_lane) * addition
     }
 }
 
@@ -249,13 +287,20 @@ impl Plan {
     /// A plan for at most `len` bases at a time (all segments of one call together) on a card of `multiprocessors`, with `pair_budget` bytes
     /// for sorting. Fewer bytes mean more passes: each pass needs 16 to 18 bytes per scalar, copy and set of buckets.
     #[must_use]
-    pub fn new(group: Group, shape: Shape, len: u64, multiprocessors: u32, pair_budget: u64) -> Self {
-        Self::with_affine_from(PAIRS_FOR_AFFINE, group, shape, len, multiprocessors, pair_budget)
+    pub fn new(
+        group: Group,
+        affine_g2: AffineG2,
+        shape: Shape,
+        len: u64,
+        multiprocessors: u32,
+        pair_budget: u64,
+    ) -> Self {
+        Self::with_affine(AffineTerms::of(group, affine_g2), group, shape, len, multiprocessors, pair_budget)
     }
 
-    /// A plan with another bound for affine additions.
-    pub(super) fn with_affine_from(
-        pairs_for_affine: u64,
+    /// A plan with other terms for affine additions, or none.
+    pub(super) fn with_affine(
+        terms: Option<AffineTerms>,
         group: Group,
         shape: Shape,
         len: u64,
@@ -277,7 +322,7 @@ impl Plan {
 
         let groups_per_block = u64::from(THREADS / group.lanes());
         let resident = u64::from(group.blocks_per_multiprocessor() * multiprocessors);
-        let affine = Affine::plan(group, pairs, multiprocessors, pair_budget, pairs_for_affine);
+        let affine = terms.and_then(|terms| Affine::plan(group, pairs, multiprocessors, pair_budget, terms));
         let points = affine.map_or(pairs, |affine| pairs >> affine.rounds);
         let waves = (points / (PAIRS_PER_GROUP * groups_per_block * resident)).clamp(1, WAVES);
         let accumulate_blocks = pairs.div_ceil(groups_per_block).min(waves * resident) as u32;
@@ -422,7 +467,11 @@ impl Plan {
     /// Room in the sorted list, which may be padded.
     pub(super) fn list_room(&self) -> u64 {
         let pairs = self.max_pairs();
-        if self.affine.is_some() { pairs + pairs / 4 } else { pairs }
+        match self.affine {
+            None => pairs,
+            Some(affine) if affine.least == 0 => 4 * pairs + (4 << MAX_FINE_BITS),
+            Some(_) => pairs + pairs / 4,
+        }
     }
 
     /// Sums of neighbours that one part of the list may leave: they take the place of the dealt pairs.
@@ -470,7 +519,7 @@ impl Plan {
         let weighted = part(xyzz * runs);
         let partial = part(xyzz * u64::from(self.rows()) * u64::from(self.chunks));
         let output = part(self.output_bytes() as u64);
-        let scratch = part(self.affine.map_or(0, |affine| affine.scratch_bytes()));
+        let scratch = part(self.affine.map_or(0, |affine| affine.scratch_bytes(self.group)));
         Layout {
             list,
             histogram,
@@ -573,7 +622,8 @@ mod tests {
                 for (copies, budget) in [(1, 0), (1, 1 << 24), (1, 1 << 34), (12, 1 << 28), (64, 1 << 36)] {
                     for n in [(1u64 << log_n) - 1, 1 << log_n, (1 << log_n) + 1] {
                         for dense in [n, n / 50] {
-                            let plan = Plan::new(group, Shape::choose(n, copies), n, 132, budget).expecting(dense);
+                            let plan = Plan::new(group, AffineG2::On, Shape::choose(n, copies), n, 132, budget)
+                                .expecting(dense);
                             let keys = u64::from(plan.sets_per_batch) * plan.shape.buckets();
                             assert!(u64::from(plan.bins) << plan.fine_bits >= keys);
                             assert!(u64::from(plan.bins) <= MAX_BINS && plan.fine_bits <= MAX_FINE_BITS, "{plan:?}");

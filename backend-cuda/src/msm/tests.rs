@@ -9,6 +9,7 @@ use group::prime::PrimeCurveAffine;
 use rand_chacha::ChaCha20Rng;
 use rand_core::{RngCore, SeedableRng};
 
+use super::plan::AffineTerms;
 use super::*;
 use crate::driver::{Context, DeviceBuf, Priority};
 use crate::kernels::Cache;
@@ -155,7 +156,7 @@ impl Bench {
 }
 
 fn plan(group: Group, shape: Shape, len: usize) -> Plan {
-    Plan::new(group, shape, len as u64, 2, 1 << 26)
+    Plan::new(group, AffineG2::Off, shape, len as u64, 2, 1 << 26)
 }
 
 fn random(rng: &mut ChaCha20Rng, n: usize) -> Vec<Scalar> {
@@ -256,7 +257,7 @@ fn a_small_workspace_takes_more_passes_and_gives_the_same_sum() {
     let n = 700;
     let (logs, scalars) = (random(&mut rng, n), mixed(&mut rng, n));
     let shape = Shape { sets: 1, copies: 32 };
-    let plan = Plan::new(Group::G1, shape, n as u64, 2, 0);
+    let plan = Plan::new(Group::G1, AffineG2::Off, shape, n as u64, 2, 0);
     assert!(plan.slice < n as u64, "the case is meant to take several passes");
     bench.check::<G1Affine>(&plan, &[Input::plain(logs, scalars)], 1);
 }
@@ -281,7 +282,11 @@ fn windows_may_be_narrower_than_the_copies_of_the_table_are_apart() {
 
 /// A plan for a small card on which lists of a few thousand pairs go through affine additions.
 fn affine_plan(shape: Shape, len: usize) -> Plan {
-    let plan = Plan::with_affine_from(1 << 14, Group::G1, shape, len as u64, 1, 1 << 28);
+    affine_plan_of(Group::G1, AffineTerms { least: 1 << 14, resident: 4 }, shape, len)
+}
+
+fn affine_plan_of(group: Group, terms: AffineTerms, shape: Shape, len: usize) -> Plan {
+    let plan = Plan::with_affine(Some(terms), group, shape, len as u64, 1, 1 << 28);
     assert!(plan.affine.is_some(), "{plan:?}");
     plan
 }
@@ -329,4 +334,39 @@ fn units_and_joined_tables_go_through_affine_additions_too() {
     let tail = Input::plain(random(&mut rng, 30), mixed(&mut rng, 30));
     bench.check::<G1Affine>(&plan, &[Input::plain(logs, units), tail], 2);
     assert_eq!(bench.rounds.get(), 3);
+}
+
+#[test]
+fn neighbours_are_added_in_affine_coordinates_in_g2_too() {
+    let Some(bench) = Bench::new() else { return };
+    let mut rng = ChaCha20Rng::seed_from_u64(51);
+    let (n, k) = (260, Scalar::random(&mut rng));
+    let terms = AffineTerms { least: 1 << 12, resident: 1 };
+    let plan = affine_plan_of(Group::G2, terms, Shape { sets: 1, copies: 32 }, n);
+    let (same, any) = (vec![k + Scalar::ONE; n], random(&mut rng, n));
+    let cases = [
+        (random(&mut rng, n), &any),
+        (colliding(n, k), &any),
+        (colliding(n, k), &same),
+        (vec![k; n], &same),
+        (vec![Scalar::ZERO; n], &any),
+    ];
+    for (logs, scalars) in cases {
+        bench.check::<G2Affine>(&plan, &[Input::plain(logs, scalars.clone())], 1);
+        assert_eq!(bench.rounds.get(), 3);
+    }
+    bench.check::<G2Affine>(&plan, &[Input::plain(random(&mut rng, n), mixed(&mut rng, n))], 1);
+}
+
+#[test]
+fn short_lists_are_forced_through_affine_additions_for_tests() {
+    let Some(bench) = Bench::new() else { return };
+    let mut rng = ChaCha20Rng::seed_from_u64(52);
+    let shape = Shape { sets: 32, copies: 1 };
+    for (n, rounds) in [(1, 0), (40, 0), (300, 2)] {
+        let plan = Plan::new(Group::G2, AffineG2::Always, shape, n as u64, 1, 1 << 28);
+        let (logs, scalars) = (random(&mut rng, n), random(&mut rng, n));
+        bench.check::<G2Affine>(&plan, &[Input::plain(logs, scalars)], 1);
+        assert_eq!(bench.rounds.get(), rounds, "{plan:?}");
+    }
 }
