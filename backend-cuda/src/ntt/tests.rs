@@ -138,6 +138,33 @@ fn transforms_agree_with_the_definition(arithmetic: Arithmetic) {
     }
 }
 
+/// Beyond 2^18 points the last twiddles come from a table of all of them, or else are products of two.
+#[test]
+fn twiddles_beyond_the_big_table_agree_with_the_definition() {
+    let mut rng = ChaCha20Rng::seed_from_u64(3);
+    let log_n = LOG_BIG + 1;
+    let domain = Domain::new(log_n, RootOfUnity::bellman()).unwrap();
+    let (n, size) = (domain.size(), Scalar::from(domain.size() as u64));
+    let x = random(n, &mut rng);
+    let expected = transform(&x, domain.omega().invert().unwrap());
+    for (arithmetic, full) in
+        [(Arithmetic::Eisenstein, true), (Arithmetic::Eisenstein, false), (Arithmetic::Montgomery, true)]
+    {
+        let Some(bench) = Bench::new(arithmetic) else { return };
+        let quotient =
+            Quotient::new(&bench.context, &bench.kernels, &bench.stream, domain, HBasis::OddLagrange, full).unwrap();
+        let vector = bench.upload(n, &x);
+        // SAFETY: the vector holds n elements.
+        unsafe { quotient.inverse_transform(&bench.stream, vector.ptr()).unwrap() };
+        let got = bench.download(vector.ptr(), n);
+        assert!((0..n).all(|p| got[p] == expected[reverse(p, log_n)]), "inverse, {arithmetic:?}, full table: {full}");
+        // SAFETY: as above.
+        unsafe { quotient.forward_transform(&bench.stream, vector.ptr()).unwrap() };
+        let got = bench.download(vector.ptr(), n);
+        assert!(got.iter().zip(&x).all(|(g, x)| *g == *x * size), "forward, {arithmetic:?}, full table: {full}");
+    }
+}
+
 /// The H query's scalars by evaluation and interpolation as the formulas say.
 fn quotient_by_definition(domain: Domain, basis: HBasis, rows: [&[Scalar]; 3]) -> Vec<Scalar> {
     let n = domain.size();
