@@ -4,6 +4,7 @@ use std::ffi::{CStr, CString, c_int, c_uint, c_void};
 use std::sync::OnceLock;
 
 use cudarc::driver::sys;
+use memmap2::MmapMut;
 
 use super::{CudaError, Priority, dry::DryDevice};
 
@@ -268,6 +269,42 @@ impl Api {
                 let _ = unsafe { sys::cuMemFreeHost(ptr.cast()) };
             }
             Self::Dry(dry) => dry.free_pinned(ptr, bytes),
+        }
+    }
+
+    /// Whether [`Self::register_pinned`] makes sense: the driver that only pretends has nothing to lock pages for.
+    pub(super) fn can_register(&self) -> bool {
+        matches!(self, Self::Card { .. })
+    }
+
+    /// Page-locks a mapping for this context, until [`Self::unregister_pinned`].
+    pub(super) fn register_pinned(&self, mapping: &mut MmapMut) -> Result<(), CudaError> {
+        match self {
+            Self::Card { context, .. } => {
+                Self::enter(*context)?;
+                let (ptr, bytes) = (mapping.as_mut_ptr().cast(), mapping.len());
+                // SAFETY: the range is a mapping of its own, which stays until `unregister_pinned` has taken it, or, if this fails,
+                // isn't registered at all.
+                check("cuMemHostRegister", unsafe { sys::cuMemHostRegister_v2(ptr, bytes, 0) })
+            }
+            Self::Dry(_) => {
+                Err(CudaError::Driver { call: "cuMemHostRegister", code: 801, reason: "not supported".into() })
+            }
+        }
+    }
+
+    /// Takes back what [`Self::register_pinned`] has locked, and unmaps it.
+    pub(super) fn unregister_pinned(&self, mut mapping: MmapMut) {
+        if let Self::Card { context, .. } = self {
+            // As for `free_pinned`: without its context too.
+            let _ = Self::enter(*context);
+            // SAFETY: `register_pinned` has registered this very range, and it is handed over here once.
+            if unsafe { sys::cuMemHostUnregister(mapping.as_mut_ptr().cast()) } == sys::CUresult::CUDA_SUCCESS {
+                return;
+            }
+            // Only a lost context refuses, and its registrations may be with the driver still: the pages stay mapped rather than go to
+            // somebody else while a card could write to them.
+            std::mem::forget(mapping);
         }
     }
 

@@ -1,8 +1,20 @@
 //! Device memory and page-locked host memory, with their owners.
+//!
+//! The driver takes half a second to page-lock a GiB, on one thread and under a lock that other calls wait for. Most of that is the
+//! faults of fresh pages, so large buffers are mapped and populated here, by several threads and in huge pages where the system has such,
+//! and only then registered with the driver.
 
 use std::sync::atomic::Ordering;
 
+use memmap2::{Advice, MmapMut, MmapOptions};
+
 use super::{Call, Context, CudaError};
+
+/// From this length on a buffer is mapped and registered.
+const MAPPED_FROM: usize = 16 << 20;
+
+/// Threads that populate a buffer. Several buffers are often made at the same time.
+const POPULATING: usize = 4;
 
 /// An address in device memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -93,6 +105,25 @@ pub struct PinnedBuf {
     context: Context,
     ptr: *mut u8,
     bytes: usize,
+    /// What `ptr` points to, if it was mapped here and registered; else the driver allocated it. Never read or written through this.
+    mapping: Option<MmapMut>,
+}
+
+/// Fresh zeroed pages, in memory already as far as the system does that on request; registering would bring them in otherwise, only slower.
+fn populated(bytes: usize) -> Option<MmapMut> {
+    let mapping = MmapOptions::new().len(bytes).map_anon().ok()?;
+    let _ = mapping.advise(Advice::HugePage);
+    // Whole huge pages for each thread.
+    let part = bytes.div_ceil(POPULATING).next_multiple_of(2 << 20);
+    std::thread::scope(|scope| {
+        for begin in (0..bytes).step_by(part) {
+            let mapping = &mapping;
+            let populate = move || mapping.advise_range(Advice::PopulateWrite, begin, part.min(bytes - begin));
+            // Where there is no thread to be had the pages come later.
+            let _ = std::thread::Builder::new().spawn_scoped(scope, populate);
+        }
+    });
+    Some(mapping)
 }
 
 // SAFETY: the memory is plain bytes owned by this value alone; nothing about it is tied to the thread that allocated it.
@@ -108,6 +139,14 @@ impl PinnedBuf {
     pub fn alloc(context: &Context, bytes: usize) -> Result<Self, CudaError> {
         let bytes = bytes.max(1);
         context.gate(Call::AllocatePinned)?;
+        let mapping = if bytes >= MAPPED_FROM && context.api().can_register() { populated(bytes) } else { None };
+        if let Some(mut mapping) = mapping
+            && context.api().register_pinned(&mut mapping).is_ok()
+        {
+            context.0.pinned_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+            let ptr = mapping.as_mut_ptr();
+            return Ok(Self { context: context.clone(), ptr, bytes, mapping: Some(mapping) });
+        }
         let ptr = context.api().allocate_pinned(bytes).map_err(|error| match error {
             CudaError::Driver { code: 2, .. } => CudaError::OutOfPinnedMemory { wanted: bytes as u64 },
             other => other,
@@ -115,7 +154,7 @@ impl PinnedBuf {
         // SAFETY: the driver just gave us `bytes` writable bytes at `ptr`, and no other reference to them exists.
         unsafe { ptr.write_bytes(0, bytes) };
         context.0.pinned_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
-        Ok(Self { context: context.clone(), ptr, bytes })
+        Ok(Self { context: context.clone(), ptr, bytes, mapping: None })
     }
 
     /// The contents. The caller sees to it that no copy from the device is writing them.
@@ -146,7 +185,11 @@ impl PinnedBuf {
 
 impl Drop for PinnedBuf {
     fn drop(&mut self) {
-        self.context.api().free_pinned(self.ptr, self.bytes);
+        match self.mapping.take() {
+            // Unregistered first, then unmapped.
+            Some(mapping) => self.context.api().unregister_pinned(mapping),
+            None => self.context.api().free_pinned(self.ptr, self.bytes),
+        }
         self.context.0.pinned_bytes.fetch_sub(self.bytes as u64, Ordering::Relaxed);
     }
 }
@@ -154,5 +197,20 @@ impl Drop for PinnedBuf {
 impl std::fmt::Debug for PinnedBuf {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "PinnedBuf({} bytes)", self.bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn populated_pages_are_zero_to_the_last_byte_and_writable() {
+        for bytes in [MAPPED_FROM, MAPPED_FROM + 1, (18 << 20) - 1] {
+            let mut mapping = populated(bytes).expect("a few MiB");
+            assert_eq!(mapping.len(), bytes);
+            assert!(mapping.iter().all(|&byte| byte == 0));
+            mapping.fill(7);
+        }
     }
 }
