@@ -288,9 +288,14 @@ fn memory_is_promised_before_it_is_used_and_what_never_fits_is_refused_at_once()
 #[test]
 fn dropping_an_engine_ends_its_jobs() {
     let engine = engine(config(), vec![device("sound", &Arc::default())]);
-    let job = engine.submit(JobSpec::new(partitions(1000))).unwrap();
+    // Slow ones: on a busy machine workers could be done with a thousand quick ones before `submit` returns here.
+    let slow = |seed| -> Arc<dyn Source> {
+        Arc::new(SyntheticSource { circuit: circuit(LOG2), seed, evaluations: true, delay: Duration::from_millis(50) })
+    };
+    let job = engine.submit(JobSpec::new((0..1000).map(slow).collect())).unwrap();
     drop(engine);
-    assert!(matches!(job.wait(), Err(JobError::ShutDown)));
+    let end = job.wait();
+    assert!(matches!(end, Err(JobError::ShutDown)), "{:?}", end.map(|proofs| proofs.len()));
 }
 
 #[test]
