@@ -293,19 +293,21 @@ impl Api {
         }
     }
 
-    /// Takes back what [`Self::register_pinned`] has locked, and unmaps it.
-    pub(super) fn unregister_pinned(&self, mut mapping: MmapMut) {
+    /// Takes back what [`Self::register_pinned`] has locked, and unmaps it. Whether that was done.
+    pub(super) fn unregister_pinned(&self, mut mapping: MmapMut) -> bool {
         if let Self::Card { context, .. } = self {
             // As for `free_pinned`: without its context too.
             let _ = Self::enter(*context);
             // SAFETY: `register_pinned` has registered this very range, and it is handed over here once.
             if unsafe { sys::cuMemHostUnregister(mapping.as_mut_ptr().cast()) } == sys::CUresult::CUDA_SUCCESS {
-                return;
+                return true;
             }
             // Only a lost context refuses, and its registrations may be with the driver still: the pages stay mapped rather than go to
             // somebody else while a card could write to them.
             std::mem::forget(mapping);
+            return false;
         }
+        true
     }
 
     pub(super) fn create_stream(&self, priority: Priority) -> Result<usize, CudaError> {

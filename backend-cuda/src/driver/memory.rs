@@ -113,6 +113,8 @@ pub struct PinnedBuf {
 fn populated(bytes: usize) -> Option<MmapMut> {
     let mapping = MmapOptions::new().len(bytes).map_anon().ok()?;
     let _ = mapping.advise(Advice::HugePage);
+    // A child must not share the pages: copied on the next write here, they would leave the card with the old ones.
+    let _ = mapping.advise(Advice::DontFork);
     // Whole huge pages for each thread.
     let part = bytes.div_ceil(POPULATING).next_multiple_of(2 << 20);
     std::thread::scope(|scope| {
@@ -187,7 +189,12 @@ impl Drop for PinnedBuf {
     fn drop(&mut self) {
         match self.mapping.take() {
             // Unregistered first, then unmapped.
-            Some(mapping) => self.context.api().unregister_pinned(mapping),
+            Some(mapping) => {
+                if !self.context.api().unregister_pinned(mapping) {
+                    // Still there, so still counted.
+                    return;
+                }
+            }
             None => self.context.api().free_pinned(self.ptr, self.bytes),
         }
         self.context.0.pinned_bytes.fetch_sub(self.bytes as u64, Ordering::Relaxed);
