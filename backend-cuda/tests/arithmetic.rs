@@ -10,6 +10,8 @@ use group::Group;
 use rand_chacha::ChaCha20Rng;
 use rand_core::{RngCore, SeedableRng};
 
+/// A field operation of the library: its number, operands and room for the result. Unsafe to call, because both must have the lengths that the
+/// operation reads and writes; the one caller, below, allocates them.
 type Operation = unsafe extern "C" fn(i32, *const u8, *mut u8);
 
 struct Library(libloading::Library);
