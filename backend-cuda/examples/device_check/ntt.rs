@@ -27,7 +27,8 @@ fn load(context: &Context) -> Result<NttKernels, Box<dyn std::error::Error>> {
     let kernels = Kernels::new(context, Cache::from_environment());
     let arithmetic = match std::env::var("NTT_ARITHMETIC").as_deref() {
         Ok("montgomery") => Arithmetic::Montgomery,
-        _ => Arithmetic::Eisenstein,
+        Ok("eisenstein") | Err(std::env::VarError::NotPresent) => Arithmetic::Eisenstein,
+        other => return Err(format!("NTT_ARITHMETIC: {other:?} is no arithmetic").into()),
     };
     match std::env::var_os("NTT_CUBIN") {
         Some(path) if arithmetic == Arithmetic::Montgomery => {
