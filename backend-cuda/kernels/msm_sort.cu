@@ -1,6 +1,7 @@
 // Multi-exponentiation, first half: scalars to (bucket, base) pairs, sorted by bucket. It knows no curve.
 //
-// A scalar k is taken as the one of k and r - k that is smaller, with a sign, and cut into signed digits, |digit| <= 2^(width - 1). Windows
+// A scalar k is taken as the one of k and r - k that is smaller, with a sign, and cut into signed digits, |digit| <= 2^(width - 1). With 2^(width - 1) - 1
+// added at each window's place no digit needs the ones below it: it is the window's bits less that, so a batch looks at its own windows only. Windows
 // are as even in width as can be, since a narrow one would crowd its pairs into few buckets. Zero digits vanish, so a zero scalar costs
 // nothing and a scalar of 1 or r - 1 is one pair. Window j belongs to bucket set j mod sets and uses copy j / sets of the base table.
 //
@@ -13,33 +14,18 @@
 #include "fr.cuh"
 
 struct Digits {
-    u32 v[8];
+    u32 v[8]; // the magnitude of a dense scalar, with the bias of all windows
     bool negative;
-    bool unit; // the magnitude is 1
+    bool unit;  // the magnitude is 1
+    bool dense; // it is neither 0 nor 1
 };
 
-// The magnitude and sign of a scalar given in Montgomery form or plain.
-SP_FN Digits digits_of(const Fr &scalar, bool montgomery) {
-    const Fr k = montgomery ? fr_to_plain(scalar) : scalar;
-    const Fr m = fr_neg(k);
-    bool smaller = false; // m < k, decided at the highest limb that differs
-    SP_UNROLL
-    for (int i = 0; i < 8; i++) smaller = m.v[i] < k.v[i] || (m.v[i] == k.v[i] && smaller);
-    Digits d;
-    u32 high = 0;
-    SP_UNROLL
-    for (int i = 0; i < 8; i++) {
-        d.v[i] = smaller ? m.v[i] : k.v[i];
-        if (i > 0) high |= d.v[i];
-    }
-    d.negative = smaller;
-    d.unit = high == 0 && d.v[0] == 1;
-    return d;
-}
-
-// The width of each window in bits, one byte each, lowest window first; its type has the size of the host's argument.
+// Widths of windows in bits and the bits below each, one byte each, lowest window first, and the sum of their biases.
+struct Words {
+    u32 v[8];
+};
 struct Windows {
-    u32 widths[8];
+    const Words &widths, &starts, &bias;
 };
 
 // How scalars are cut: windows = copies * sets, and the sets [set_from, set_to) of this batch.
@@ -47,22 +33,52 @@ struct Cut {
     u32 windows, sets, key_bits, set_from, set_to;
 };
 
+// The magnitude and sign of a scalar given in Montgomery form or plain. Most scalars of most witnesses are bits, and whole warps end at that.
+SP_FN Digits digits_of(const Fr &scalar, bool montgomery, const Windows &windows) {
+    Digits d;
+    const Fr one = montgomery ? fr_one() : Fr{{1, 0, 0, 0, 0, 0, 0, 0}};
+    d.negative = fr_eq(scalar, fr_neg(one));
+    d.unit = d.negative || fr_eq(scalar, one);
+    d.dense = !d.unit && !fr_is_zero(scalar);
+    if (!d.dense) return d;
+    const Fr k = montgomery ? fr_to_plain(scalar) : scalar;
+    const Fr m = fr_neg(k);
+    bool smaller = false; // m < k, decided at the highest limb that differs
+    SP_UNROLL
+    for (int i = 0; i < 8; i++) smaller = m.v[i] < k.v[i] || (m.v[i] == k.v[i] && smaller);
+    d.negative = smaller;
+    u32 carry = 0;
+    SP_UNROLL
+    for (int i = 0; i < 8; i++) {
+        const u64 sum = (u64)(smaller ? m.v[i] : k.v[i]) + windows.bias.v[i] + carry;
+        d.v[i] = (u32)sum;
+        carry = (u32)(sum >> 32);
+    }
+    return d;
+}
+
+// 32 bits of v from bit `start` on, which is the same for all threads; zero beyond the end.
+SP_FN u32 bits_from(const u32 (&v)[8], u32 start) {
+    const bool four = start & 128, two = start & 64, one = start & 32;
+    u32 x[5], y[3];
+    SP_UNROLL
+    for (int i = 0; i < 5; i++) x[i] = four ? (i < 4 ? v[i + 4] : 0) : v[i];
+    SP_UNROLL
+    for (int i = 0; i < 3; i++) y[i] = two ? x[i + 2] : x[i];
+    return __funnelshift_r(one ? y[1] : y[0], one ? y[2] : y[1], start & 31);
+}
+
 // Calls emit(key, low half) for each nonzero digit whose set is in the batch. The base index grows by `stride` from copy to copy.
-template <class Emit> SP_FN void for_each_digit(Digits d, const Windows &windows, const Cut &cut, u32 first_index, u32 stride, Emit emit) {
-    u32 carry = 0, set = 0, index = first_index;
-    for (u32 j = 0; j < cut.windows; j++) {
-        const u32 width = windows.widths[j >> 2] >> (j & 3) * 8 & 255;
-        const u32 raw = (d.v[0] & ((1u << width) - 1)) + carry;
-        SP_UNROLL
-        for (int i = 0; i < 7; i++) d.v[i] = __funnelshift_r(d.v[i], d.v[i + 1], width);
-        d.v[7] >>= width;
-        carry = raw > 1u << (width - 1);
-        const u32 magnitude = carry ? (1u << width) - raw : raw;
-        if (magnitude != 0 && set >= cut.set_from && set < cut.set_to)
-            emit(((set - cut.set_from) << cut.key_bits) + magnitude - 1, (u32)(d.negative != (carry != 0)) << 31 | index);
-        if (++set == cut.sets) {
-            set = 0;
-            index += stride;
+template <class Emit> SP_FN void for_each_digit(const Digits &d, const Windows &windows, const Cut &cut, u32 first_index, u32 stride, Emit emit) {
+    u32 index = first_index;
+    for (u32 first = 0; first < cut.windows; first += cut.sets, index += stride) {
+        for (u32 set = cut.set_from; set < cut.set_to; set++) {
+            const u32 j = first + set, shift = (j & 3) * 8;
+            const u32 width = windows.widths.v[j >> 2] >> shift & 255, start = windows.starts.v[j >> 2] >> shift & 255;
+            const u32 raw = bits_from(d.v, start) & ((1u << width) - 1), zero = (1u << (width - 1)) - 1;
+            const bool below = raw < zero;
+            const u32 magnitude = below ? zero - raw : raw - zero;
+            if (magnitude != 0) emit(((set - cut.set_from) << cut.key_bits) + magnitude - 1, (u32)(d.negative != below) << 31 | index);
         }
     }
 }
@@ -79,28 +95,29 @@ struct Segment {
     u32 len, montgomery, first_index, stride;
 };
 
-SP_FN Digits segment_digits(const Segment &s, u32 i) {
-    Fr k = fr_zero();
-    if (i < s.len) k = fr_load(s.scalars + (s.index ? s.index[i] : i));
-    return digits_of(k, s.montgomery);
+// The scalar of base i, zero beyond the last.
+SP_FN Fr segment_scalar(const Segment &s, u32 i) {
+    return i < s.len ? fr_load(s.scalars + (s.index ? s.index[i] : i)) : fr_zero();
 }
 
 // Adds the number of pairs per bin to histogram[0 .. bins]. Shared memory: (bins + 1) u32.
 extern "C" __global__ void __launch_bounds__(SORT_THREADS)
-    msm_count(const Fr *scalars, const u32 *index, u32 len, u32 montgomery, const __grid_constant__ Windows windows, u32 num_windows, u32 sets, u32 key_bits,
+    msm_count(const Fr *scalars, const u32 *index, u32 len, u32 montgomery, const __grid_constant__ Words widths,
+              const __grid_constant__ Words starts, const __grid_constant__ Words bias, u32 num_windows, u32 sets, u32 key_bits,
               u32 set_from, u32 set_to, u32 fine_bits, u32 bins, u32 per_thread, u32 *histogram) {
     extern __shared__ u32 counter[];
     const Segment s{scalars, index, len, montgomery, 0, 0};
     const Cut cut{num_windows, sets, key_bits, set_from, set_to};
+    const Windows windows{widths, starts, bias};
     for (u32 b = threadIdx.x; b <= bins; b += blockDim.x) counter[b] = 0;
     __syncthreads();
     const u32 tile = blockDim.x * per_thread;
     for (u32 from = blockIdx.x * tile; from < len; from += gridDim.x * tile) {
         for (u32 k = 0; k < per_thread; k++) {
-            const Digits d = segment_digits(s, from + k * blockDim.x + threadIdx.x);
+            const Digits d = digits_of(segment_scalar(s, from + k * blockDim.x + threadIdx.x), montgomery, windows);
             const u32 units = __ballot_sync(0xffffffffu, d.unit && set_from == 0);
             if ((threadIdx.x & 31) == 0 && units != 0) atomicAdd(&counter[0], __popc(units));
-            if (!d.unit)
+            if (d.dense)
                 for_each_digit(d, windows, cut, 0, 0, [&](u32 key, u32) { atomicAdd(&counter[1 + (key >> fine_bits)], 1); });
         }
     }
@@ -187,12 +204,13 @@ SP_FN u32 block_scan(u32 value, u32 *warps) {
 }
 
 // Deals pairs to their bins: bin 0 to `sorted`, the others to `dealt`, at the same positions. A tile reserves room in each bin once. With `stage`, which
-// is how many pairs of a tile find room there, they are gathered by bin in shared memory and go out in runs.
+// is how many pairs of a tile find room there, they are gathered by bin in shared memory and go out in runs. There is room for one block to a
+// multiprocessor, so each scalar is asked for while the one before it is dealt with.
 // Shared memory: (bins + 1) u32; with `stage` twice that, in an even number of them, and `stage` pairs.
 extern "C" __global__ void __launch_bounds__(SORT_THREADS)
-    msm_deal(const Fr *scalars, const u32 *index, u32 len, u32 montgomery, u32 first_index, u32 stride, const __grid_constant__ Windows windows, u32 num_windows,
-             u32 sets, u32 key_bits, u32 set_from, u32 set_to, u32 fine_bits, u32 bins, u32 per_thread, u32 *cursor, u64 *dealt,
-             u64 *sorted, u32 stage) {
+    msm_deal(const Fr *scalars, const u32 *index, u32 len, u32 montgomery, u32 first_index, u32 stride, const __grid_constant__ Words widths,
+             const __grid_constant__ Words starts, const __grid_constant__ Words bias, u32 num_windows, u32 sets,
+             u32 key_bits, u32 set_from, u32 set_to, u32 fine_bits, u32 bins, u32 per_thread, u32 *cursor, u64 *dealt, u64 *sorted, u32 stage) {
     extern __shared__ u32 counter[];
     __shared__ u32 warps[SORT_THREADS / 32];
     __shared__ u32 gathered;
@@ -201,15 +219,20 @@ extern "C" __global__ void __launch_bounds__(SORT_THREADS)
     u64 *const pairs = reinterpret_cast<u64 *>(counter + 2 * (bins + 1));
     const Segment s{scalars, index, len, montgomery, first_index, stride};
     const Cut cut{num_windows, sets, key_bits, set_from, set_to};
+    const Windows windows{widths, starts, bias};
     const u32 tile = blockDim.x * per_thread, lane = threadIdx.x & 31;
+    Fr next = segment_scalar(s, blockIdx.x * tile + threadIdx.x);
     for (u32 from = blockIdx.x * tile; from < len; from += gridDim.x * tile) {
         for (u32 b = threadIdx.x; b <= bins; b += blockDim.x) counter[b] = 0;
         __syncthreads();
+        const Fr first = next;
         for (u32 k = 0; k < per_thread; k++) {
-            const Digits d = segment_digits(s, from + k * blockDim.x + threadIdx.x);
+            const Fr scalar = next;
+            if (k + 1 < per_thread) next = segment_scalar(s, from + (k + 1) * blockDim.x + threadIdx.x);
+            const Digits d = digits_of(scalar, montgomery, windows);
             const u32 units = __ballot_sync(0xffffffffu, d.unit && set_from == 0);
             if (lane == 0 && units != 0) atomicAdd(&counter[0], __popc(units));
-            if (!d.unit)
+            if (d.dense)
                 for_each_digit(d, windows, cut, 0, 0, [&](u32 key, u32) { atomicAdd(&counter[1 + (key >> fine_bits)], 1); });
         }
         __syncthreads();
@@ -233,16 +256,19 @@ extern "C" __global__ void __launch_bounds__(SORT_THREADS)
             }
         }
         __syncthreads();
+        next = first;
         for (u32 k = 0; k < per_thread; k++) {
             const u32 i = from + k * blockDim.x + threadIdx.x;
-            const Digits d = segment_digits(s, i);
+            const Fr scalar = next;
+            next = segment_scalar(s, k + 1 < per_thread ? i + blockDim.x : from + gridDim.x * tile + threadIdx.x);
+            const Digits d = digits_of(scalar, montgomery, windows);
             const bool unit = d.unit && set_from == 0;
             const u32 units = __ballot_sync(0xffffffffu, unit);
             u32 base = 0;
             if (lane == 0 && units != 0) base = atomicAdd(&counter[0], __popc(units));
             base = __shfl_sync(0xffffffffu, base, 0);
             if (unit) sorted[base + __popc(units & ((1u << lane) - 1))] = (u32)d.negative << 31 | (first_index + i);
-            if (!d.unit)
+            if (d.dense)
                 for_each_digit(d, windows, cut, first_index + i, stride, [&](u32 key, u32 low) {
                     u64 *const to = stage != 0 ? pairs : dealt;
                     to[atomicAdd(&counter[1 + (key >> fine_bits)], 1)] = (u64)key << 32 | low;

@@ -38,14 +38,22 @@ extern "C" __global__ void __launch_bounds__(256) sparse_long_rows(const u32 *of
     if (threadIdx.x == 0) fr_store(out + row, partial[0]);
 }
 
-// Adds to *count the number of scalars that are none of 0, 1 and -1: those that a multi-exponentiation has to sort.
-extern "C" __global__ void __launch_bounds__(256) count_dense(const Fr *scalars, u32 len, u32 *count) {
+// Adds to counts[0] the number of scalars that are none of 0, 1 and -1, which a multi-exponentiation has to sort, and to counts[1] that of 1 and -1. Base i
+// takes scalar index[i] (or i).
+extern "C" __global__ void __launch_bounds__(256) count_scalars(const Fr *scalars, const u32 *index, u32 len, u32 *counts) {
     const Fr one = fr_one(), minus_one = fr_neg(one);
-    u32 mine = 0;
+    u32 dense = 0, units = 0;
     for (u32 i = blockIdx.x * blockDim.x + threadIdx.x; i < len; i += gridDim.x * blockDim.x) {
-        const Fr x = fr_load(scalars + i);
-        mine += !(fr_is_zero(x) || fr_eq(x, one) || fr_eq(x, minus_one));
+        const Fr x = fr_load(scalars + (index ? index[i] : i));
+        const bool unit = fr_eq(x, one) || fr_eq(x, minus_one);
+        units += unit;
+        dense += !unit && !fr_is_zero(x);
     }
-    for (int by = 16; by > 0; by >>= 1) mine += __shfl_down_sync(0xffffffffu, mine, by);
-    if ((threadIdx.x & 31) == 0 && mine != 0) atomicAdd(count, mine);
+    for (int by = 16; by > 0; by >>= 1) {
+        dense += __shfl_down_sync(0xffffffffu, dense, by);
+        units += __shfl_down_sync(0xffffffffu, units, by);
+    }
+    if ((threadIdx.x & 31) != 0) return;
+    if (dense != 0) atomicAdd(counts, dense);
+    if (units != 0) atomicAdd(counts + 1, units);
 }

@@ -52,6 +52,8 @@ pub(crate) struct Slot {
     /// Fires when the evaluation vectors, or the witness, are in place.
     pub(crate) rows_ready: Event,
     pub(crate) witness_ready: Event,
+    /// Fires when the witness has been counted, and the counts are on the host.
+    pub(crate) counted: Event,
     pub(crate) chunk_ready: [Event; 2],
     pub(crate) chunk_free: [Event; 2],
     pub(crate) vectors: DeviceBuf,
@@ -204,6 +206,12 @@ impl DeviceKey {
         }
     }
 
+    /// The scalar of each base of a query, resident or not, and how many there are.
+    pub(crate) fn indices(&self, id: QueryId) -> (Option<DevicePtr>, u32) {
+        let query = &self.queries[id as usize];
+        (query.index.as_ref().map(DeviceBuf::ptr), query.len)
+    }
+
     /// Bases of a query that aren't resident: a range.
     pub(crate) fn streamed(&self, id: QueryId) -> std::ops::Range<u32> {
         let query = &self.queries[id as usize];
@@ -229,7 +237,7 @@ impl DeviceKey {
     }
 }
 
-/// Bytes of an outbox: the count of dense scalars and the outputs of four multi-exponentiations, each at most
+/// Bytes of an outbox: the counts of scalars and the outputs of four multi-exponentiations, each at most
 /// 255 + 24 points, one for each bit of all windows.
 pub(crate) const OUTBOX: usize = OUTBOX_HEAD + 4 * OUTBOX_PART;
 /// The first part.
@@ -283,11 +291,13 @@ impl Slot {
         let vectors = SCALAR * (sizes.num_variables + (3 << sizes.log_n));
         let chunk = || DeviceBuf::alloc(context, residency.chunk_bytes());
         Ok(Self {
-            upload: Stream::new(context, Priority::Normal)?,
+            // Counting scalars is done here, which the host waits for.
+            upload: Stream::new(context, Priority::High)?,
             lanes: (0..lanes).map(lane).collect::<Result<_, _>>()?,
             lane_done: (0..lanes).map(|_| event()).collect::<Result<_, _>>()?,
             rows_ready: event()?,
             witness_ready: event()?,
+            counted: event()?,
             chunk_ready: [event()?, event()?],
             chunk_free: [event()?, event()?],
             vectors: DeviceBuf::alloc(context, vectors)?,

@@ -27,7 +27,7 @@ mod plan;
 #[cfg(test)]
 mod tests;
 
-pub use plan::{AffineG2, Plan, Shape};
+pub use plan::{AffineG2, Counts, Plan, Shape};
 use plan::{FOLD, LIST_BYTES, THREADS};
 
 /// Which group the bases are in.
@@ -253,8 +253,8 @@ impl<'a> Msm<'a> {
     /// Whatever the driver reports.
     ///
     /// # Safety
-    /// Bases, scalars and indices must stay allocated and unchanged until the stream has passed this work, each scalar must be below r, and
-    /// each index within the scalars.
+    /// Bases, scalars and indices must stay allocated and unchanged until the stream has passed this work, each scalar must be below r,
+    /// each index within the scalars, and no more bases than the plan was made for may have scalars that aren't 0, or aren't 0, 1 or −1.
     pub unsafe fn add(&self, stream: &Stream, segments: &[Segment]) -> Result<(), CudaError> {
         let mut rest: Vec<_> = segments.iter().filter(|segment| segment.len > 0).collect();
         rest.reverse();
@@ -292,8 +292,11 @@ impl<'a> Msm<'a> {
         let bins: Arg = plan.bins.into();
         let shared = 4 * (plan.bins + 1);
         let tile = plan.sort_threads * plan.per_thread;
-        let numbers: [Arg; 9] = [
-            shape.packed_widths().into(),
+        let [widths, starts, bias] = shape.cut();
+        let numbers: [Arg; 11] = [
+            widths.into(),
+            starts.into(),
+            bias.into(),
             shape.windows().into(),
             shape.sets.into(),
             (shape.window_bits() - 1).into(),

@@ -3,13 +3,14 @@
 //! What happens in [`CudaProver::start`], and on which stream:
 //!
 //! ```text
-//! upload   a, b, (c)  witness  count of dense scalars
-//! lane 0   .........  quotient (transforms)  . . . .  H + L
-//! lane 1 …                                            A, B in G1, B in G2
+//! upload   witness  counts of scalars  a, b, (c)
+//! lane 0                                         quotient (transforms)  H + L
+//! lane 1 …                             A, B in G1, B in G2
 //! ```
 //!
-//! The host waits for the upload stream alone: when it is idle the inputs have been read and are released, and the number of scalars
-//! that aren't 0 or ±1 is known, which decides the windows. Everything later is queued without waiting. Where bases are streamed,
+//! The host waits for the counts, of the scalars that are none of 0 and ±1 and of those that are ±1: they decide windows and batches. A and B are
+//! under way while the evaluations arrive; without these, the quotient begins before the host waits. Once the upload stream is idle all inputs have
+//! been read and are released. Everything later is queued without waiting. Where bases are streamed,
 //! a thread that [`CudaPending`] owns does the queueing, for it has to feed the ring.
 
 use std::sync::Arc;
@@ -27,7 +28,7 @@ use crate::device::{Instance, OpenOptions, to_backend_error};
 use crate::driver::{Context, CudaError, DevicePtr};
 use crate::fixed_base::DeviceFixedBase;
 use crate::key::{DeviceKey, OUTBOX, OUTBOX_HEAD, OUTBOX_PART, Outbox, SlotLease};
-use crate::msm::{Msm, Plan as MsmPlan, collect_g1, collect_g2};
+use crate::msm::{Counts, Msm, Plan as MsmPlan, collect_g1, collect_g2};
 use crate::ntt::{Rows, SCALAR};
 use crate::residency::{QueryId, SumId};
 use crate::transfer::{PinnedPool, WaitOnDrop};
@@ -125,10 +126,15 @@ struct Upload<'i> {
     reading: Option<Lent<'i>>,
 }
 
+/// Whether the card can read a vector where it is.
+fn is_pinned(key: &DeviceKey, vector: &Lent<'_>) -> bool {
+    vector.origin() == Origin::Pool(key.instance.pool.identity())
+}
+
 fn upload<'i>(key: &DeviceKey, slot: &SlotLease, vector: Lent<'i>, to: DevicePtr) -> Result<Upload<'i>, CudaError> {
     let bytes = bytes_of_scalars(&vector);
-    if vector.origin() == Origin::Pool(key.instance.pool.identity()) {
-        // SAFETY: the vector stays lent, in `reading` or in our caller's frame, until the upload stream has been waited for: `start` does
+    if is_pinned(key, &vector) {
+        // SAFETY: the vector stays lent, in `reading` or in our caller's frame, until the upload stream has been waited for: `take_inputs` does
         // that before it releases or returns, on every path, by `WaitOnDrop`. `to` is one of the slot's vectors.
         unsafe { slot.upload.upload(to, bytes.as_ptr(), bytes.len() as u64)? };
         return Ok(Upload { reading: Some(vector) });
@@ -144,105 +150,29 @@ fn start(key: &Arc<DeviceKey>, inputs: LentInputs<'_>) -> Result<CudaPending, Cu
     // The only allocation; it comes before any vector is touched.
     let outbox = key.outbox()?;
     let slot = key.lease();
-    let prepared = prepare(key, &slot, &outbox, evaluations, witness);
-    let (h, dense) = match prepared {
-        Ok(prepared) => prepared,
+    let mut job = Job { key: key.clone(), outbox: Some(outbox), plans: [const { None }; 4] };
+    let h = match job.take_inputs(&slot, evaluations, witness) {
+        Ok(h) => h,
         Err(error) => {
-            // Part of the quotient may be queued; the slot's next proof must not meet it.
-            for lane in &slot.lanes {
-                let _ = lane.synchronise();
-            }
+            job.settle(&slot);
             return Err(error);
         }
     };
     if key.residency.is_resident() {
-        let job = Job::queue(key, &slot, outbox, h, dense, &AtomicBool::new(false))?;
+        let job = job.finish_queueing(&slot, &[SumId::Hl], h, &AtomicBool::new(false))?;
         return Ok(CudaPending { state: Some(State::Queued(job)) });
     }
     let cancel = Arc::new(AtomicBool::new(false));
-    let (streaming_key, cancelled) = (key.clone(), cancel.clone());
+    let cancelled = cancel.clone();
     let thread = std::thread::Builder::new()
         .name("cuda-stream".into())
         .stack_size(1 << 20)
-        .spawn(move || Job::queue(&streaming_key, &slot, outbox, h, dense, &cancelled))
+        .spawn(move || job.finish_queueing(&slot, &[SumId::Hl, SumId::B2, SumId::A, SumId::B1], h, &cancelled))
         .map_err(|_| CudaError::Unusable("no thread could be started for streaming"))?;
     Ok(CudaPending { state: Some(State::Streaming { thread, cancel, key: key.clone() }) })
 }
 
-/// Uploads the inputs, releases them, and queues the quotient. Returns where its scalars will be, and the number of witness values that are
-/// none of 0, 1, −1.
-fn prepare(
-    key: &DeviceKey,
-    slot: &SlotLease,
-    outbox: &Outbox,
-    evaluations: Option<LentEvaluations<'_>>,
-    witness: Lent<'_>,
-) -> Result<(DevicePtr, u64), CudaError> {
-    let sizes = &key.sizes;
-    let [a, b, c] = [0, 1, 2].map(|which| slot.rows(sizes, which));
-    let main = &slot.lanes[0];
-    // Declared after the loans, so dropped before them: no borrow ends while the card reads it.
-    let all_read = WaitOnDrop(&slot.upload);
-    let mut reading = Vec::new();
-    // The vectors still serve the slot's previous proof.
-    for done in &slot.lane_done {
-        slot.upload.wait(done)?;
-    }
-    let evaluated = match evaluations {
-        Some(evaluations) => {
-            let len = evaluations.a.len() as u32;
-            let c_given = evaluations.c.is_some();
-            let LentEvaluations { a: lent_a, b: lent_b, c: lent_c, .. } = evaluations;
-            reading.push(upload(key, slot, lent_a, a)?);
-            reading.push(upload(key, slot, lent_b, b)?);
-            if let Some(lent_c) = lent_c {
-                reading.push(upload(key, slot, lent_c, c)?);
-            }
-            slot.upload.record(&slot.rows_ready)?;
-            main.wait(&slot.rows_ready)?;
-            // SAFETY: the slot's vectors have room for n scalars each, and live as long as the key, which waits for its streams.
-            Some(unsafe { key.quotient.enqueue(main, Rows { a, b, c, c_given, len })? })
-        }
-        None => None,
-    };
-    let num_variables = witness.len() as u32;
-    reading.push(upload(key, slot, witness, slot.witness())?);
-    slot.upload.record(&slot.witness_ready)?;
-    let h = match evaluated {
-        Some(h) => h,
-        None => {
-            let Some([matrix_a, matrix_b]) = &key.matrices else {
-                return Err(CudaError::Unusable("the key has no matrices and no evaluations were given"));
-            };
-            main.wait(&slot.witness_ready)?;
-            let kernels = &key.instance.vector;
-            // SAFETY: as above; core has checked that the matrices have a column per variable and at most n rows.
-            unsafe {
-                matrix_a.product(kernels, main, slot.witness(), a)?;
-                matrix_b.product(kernels, main, slot.witness(), b)?;
-                key.quotient.enqueue(main, Rows { a, b, c, c_given: false, len: matrix_a.num_rows() })?
-            }
-        }
-    };
-    // SAFETY: the witness is in place on this stream; counter and outbox live until it has been waited for, which our caller sees to
-    // when this fails.
-    unsafe {
-        key.instance.vector.count_dense(&slot.upload, slot.witness(), num_variables, slot.counter.ptr())?;
-        slot.upload.download(outbox.memory.as_ptr(), slot.counter.ptr(), 4)?;
-    }
-    slot.upload.synchronise()?;
-    // Nothing is left to wait for.
-    std::mem::forget(all_read);
-    for upload in reading {
-        if let Some(vector) = upload.reading {
-            vector.release();
-        }
-    }
-    let count = outbox.memory.as_slice().first_chunk().map_or(0, |bytes| u32::from_ne_bytes(*bytes));
-    Ok((h, u64::from(count)))
-}
-
-/// Sums that are queued on the device.
+/// Sums that are queued on the device, or about to be.
 struct Job {
     key: Arc<DeviceKey>,
     /// `None` once returned.
@@ -251,36 +181,153 @@ struct Job {
 }
 
 impl Job {
-    /// Queues all sums and their way back to the host.
-    fn queue(
-        key: &Arc<DeviceKey>,
+    /// Uploads the inputs and releases them, queues the quotient and, in a resident key, the sums that don't need it. Returns where the quotient's
+    /// scalars will be.
+    fn take_inputs(
+        &mut self,
         slot: &SlotLease,
-        outbox: Outbox,
+        evaluations: Option<LentEvaluations<'_>>,
+        witness: Lent<'_>,
+    ) -> Result<DevicePtr, CudaError> {
+        let key = self.key.clone();
+        let [a, b, c] = [0, 1, 2].map(|which| slot.rows(&key.sizes, which));
+        let main = &slot.lanes[0];
+        let mut reading = Vec::new();
+        // Declared after all loans, so dropped before them: no borrow ends while the card reads it.
+        let all_read = WaitOnDrop(&slot.upload);
+        // The vectors still serve the slot's previous proof.
+        for done in &slot.lane_done {
+            slot.upload.wait(done)?;
+        }
+        reading.push(upload(&key, slot, witness, slot.witness())?);
+        slot.upload.record(&slot.witness_ready)?;
+        self.count(slot)?;
+        slot.upload.record(&slot.counted)?;
+        let mut copied = Vec::new();
+        let (h, rows) = match evaluations {
+            Some(evaluations) => {
+                let len = evaluations.a.len() as u32;
+                let c_given = evaluations.c.is_some();
+                let LentEvaluations { a: lent_a, b: lent_b, c: lent_c, .. } = evaluations;
+                // What the card fetches itself is on its way before the host waits; the rest goes through the ring afterwards.
+                for (vector, to) in [(Some(lent_a), a), (Some(lent_b), b), (lent_c, c)] {
+                    match vector {
+                        Some(vector) if is_pinned(&key, &vector) => reading.push(upload(&key, slot, vector, to)?),
+                        Some(vector) => copied.push((vector, to)),
+                        None => {}
+                    }
+                }
+                (None, Rows { a, b, c, c_given, len })
+            }
+            None => {
+                let Some([matrix_a, matrix_b]) = &key.matrices else {
+                    return Err(CudaError::Unusable("the key has no matrices and no evaluations were given"));
+                };
+                main.wait(&slot.witness_ready)?;
+                let kernels = &key.instance.vector;
+                let rows = Rows { a, b, c, c_given: false, len: matrix_a.num_rows() };
+                // SAFETY: the slot's vectors have room for n scalars each, and live as long as the key, which waits for its streams; core has
+                // checked that the matrices have a column per variable and at most n rows.
+                unsafe {
+                    matrix_a.product(kernels, main, slot.witness(), a)?;
+                    matrix_b.product(kernels, main, slot.witness(), b)?;
+                    (Some(key.quotient.enqueue(main, rows)?), rows)
+                }
+            }
+        };
+        slot.counted.synchronise()?;
+        self.plan();
+        if key.residency.is_resident() {
+            for sum in [SumId::B2, SumId::A, SumId::B1] {
+                self.queue(slot, sum, a, &AtomicBool::new(false))?;
+            }
+        }
+        for (vector, to) in copied {
+            reading.push(upload(&key, slot, vector, to)?);
+        }
+        let h = match h {
+            Some(h) => h,
+            None => {
+                slot.upload.record(&slot.rows_ready)?;
+                main.wait(&slot.rows_ready)?;
+                // SAFETY: as above.
+                unsafe { key.quotient.enqueue(main, rows)? }
+            }
+        };
+        slot.upload.synchronise()?;
+        // Nothing is left to wait for.
+        std::mem::forget(all_read);
+        for upload in reading {
+            if let Some(vector) = upload.reading {
+                vector.release();
+            }
+        }
+        Ok(h)
+    }
+
+    /// Queues counting the scalars of L, A and B, and the counts' way to the outbox.
+    fn count(&self, slot: &SlotLease) -> Result<(), CudaError> {
+        let (key, counts) = (&self.key, slot.counter.ptr());
+        let Some(outbox) = &self.outbox else { return Err(CudaError::Cancelled) };
+        // SAFETY: the witness is in place on this stream, and indices come from a density map over the variables. Counter and outbox live until
+        // the stream has been waited for, which our caller sees to when this fails.
+        unsafe {
+            slot.upload.fill(counts, 0, COUNTS)?;
+            for sum in SumId::ALL {
+                let query = counted_query(sum);
+                let (index, len) = key.indices(query);
+                let to = counts.add(8 * sum as u64);
+                key.instance.vector.count_scalars(&slot.upload, scalars(key, slot, query, counts), index, len, to)?;
+            }
+            slot.upload.download(outbox.memory.as_ptr(), counts, COUNTS)
+        }
+    }
+
+    /// Plans all sums by the counts, which have arrived.
+    fn plan(&mut self) {
+        let Some(outbox) = &self.outbox else { return };
+        let (key, memory) = (&self.key, outbox.memory.as_slice());
+        let number =
+            |at: usize| memory[at..].first_chunk().map_or(u64::MAX, |bytes| u64::from(u32::from_ne_bytes(*bytes)));
+        self.plans = SumId::ALL.map(|sum| {
+            let at = 8 * sum as usize;
+            let counts = Counts { dense: number(at), units: number(at + 4) };
+            (key.sizes.sum_len(sum) > 0).then(|| key.residency.msm(&key.sizes, sum, counts))
+        });
+    }
+
+    /// Queues one sum on its lane.
+    fn queue(&self, slot: &SlotLease, sum: SumId, h: DevicePtr, cancel: &AtomicBool) -> Result<(), CudaError> {
+        match (&self.plans[sum as usize], &self.outbox) {
+            (Some(plan), Some(outbox)) => queue_sum(&self.key, slot, outbox, sum, plan, h, cancel),
+            _ => Ok(()),
+        }
+    }
+
+    /// Queues the sums that are left, and what says that all are done.
+    fn finish_queueing(
+        self,
+        slot: &SlotLease,
+        sums: &[SumId],
         h: DevicePtr,
-        dense: u64,
         cancel: &AtomicBool,
     ) -> Result<Self, CudaError> {
-        let plans =
-            SumId::ALL.map(|sum| (key.sizes.sum_len(sum) > 0).then(|| key.residency.msm(&key.sizes, sum, dense)));
-        let mut queued = Ok(());
-        for sum in [SumId::Hl, SumId::B2, SumId::A, SumId::B1] {
-            if let Some(plan) = &plans[sum as usize] {
-                queued = queued.and_then(|()| queue_sum(key, slot, &outbox, sum, plan, h, cancel));
-            }
-        }
-        for ((lane, lane_done), done) in slot.lanes.iter().zip(&slot.lane_done).zip(&outbox.done) {
+        let mut queued = sums.iter().try_for_each(|&sum| self.queue(slot, sum, h, cancel));
+        let done = self.outbox.iter().flat_map(|outbox| &outbox.done);
+        for ((lane, lane_done), done) in slot.lanes.iter().zip(&slot.lane_done).zip(done) {
             queued = queued.and_then(|()| lane.record(lane_done)).and_then(|()| lane.record(done));
         }
-        let job = Self { key: key.clone(), outbox: Some(outbox), plans };
-        match queued {
-            Ok(()) => Ok(job),
-            Err(error) => {
-                // Nothing may still be on its way to the outbox, or be left for the slot's next proof to trip over.
-                for lane in &slot.lanes {
-                    let _ = lane.synchronise();
-                }
-                Err(error)
-            }
+        if let Err(error) = queued {
+            self.settle(slot);
+            return Err(error);
+        }
+        Ok(self)
+    }
+
+    /// After a failure: nothing may still be on its way to the outbox, or be left for the slot's next proof to trip over.
+    fn settle(&self, slot: &SlotLease) {
+        for lane in &slot.lanes {
+            let _ = lane.synchronise();
         }
     }
 
@@ -330,6 +377,28 @@ fn part_of(sum: SumId) -> usize {
     OUTBOX_HEAD + sum as usize * OUTBOX_PART
 }
 
+/// Bytes of the counts of scalars, two for each sum.
+const COUNTS: u64 = 8 * SumId::ALL.len() as u64;
+
+/// The query of a sum whose scalars are the witness's.
+fn counted_query(sum: SumId) -> QueryId {
+    match sum {
+        SumId::Hl => QueryId::L,
+        SumId::A => QueryId::A,
+        SumId::B1 => QueryId::B1,
+        SumId::B2 => QueryId::B2,
+    }
+}
+
+/// Where the scalars of a query lie, those of H at `h`.
+fn scalars(key: &DeviceKey, slot: &SlotLease, query: QueryId, h: DevicePtr) -> DevicePtr {
+    match query {
+        QueryId::H => h,
+        QueryId::L => slot.witness().add(SCALAR * (key.host.shape().num_public as u64 + 1)),
+        QueryId::A | QueryId::B1 | QueryId::B2 => slot.witness(),
+    }
+}
+
 /// Queues one sum on its lane.
 fn queue_sum(
     key: &DeviceKey,
@@ -343,12 +412,7 @@ fn queue_sum(
     let lane_index = key.residency.lanes[sum as usize];
     let lane = &slot.lanes[lane_index];
     lane.wait(&slot.witness_ready)?;
-    let private = slot.witness().add(SCALAR * (key.host.shape().num_public as u64 + 1));
-    let scalars = |query| match query {
-        QueryId::H => h,
-        QueryId::L => private,
-        QueryId::A | QueryId::B1 | QueryId::B2 => slot.witness(),
-    };
+    let scalars = |query| scalars(key, slot, query, h);
     let kernels = key.instance.msm_kernels(sum.group());
     // SAFETY: the lane's workspace has room for every plan that `Residency::msm` makes for it, serves this lane alone, in whose order
     // sums follow one another, and lives as long as the key, which waits for its streams.
@@ -356,7 +420,8 @@ fn queue_sum(
     msm.begin(lane)?;
     let segments: Vec<_> = sum.queries().iter().map(|&query| key.resident(query, scalars(query))).collect();
     // SAFETY: bases and indices are the key's, scalars the slot's; `lane_done` keeps the next proof's uploads off until this work is
-    // done. Core promises scalars below r; the quotient's are; indices come from a density map over the variables.
+    // done. Core promises scalars below r; the quotient's are; indices come from a density map over the variables. The plan was made by the counts of the
+    // same scalars for the same bases.
     unsafe { msm.add(lane, &segments)? };
     if let Some(chunks) = &slot.chunks {
         let mut turn = 0;

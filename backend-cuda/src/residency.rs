@@ -1,14 +1,14 @@
 //! What of a key lives in device memory: a plan made from numbers alone, before anything is allocated.
 //!
-//! In order of preference the plan gives up: the second slot (two proofs overlap with it), separate lanes (independent
-//! multi-exponentiations run side by side), room for sorting (more passes), and last the residency of bases. Every base costs one PCIe
+//! In order of preference the plan gives up: room for sorting in the short sums, separate lanes (independent multi-exponentiations run side by
+//! side), room for sorting in the longest sum (more passes), the second slot (two proofs overlap with it), and last the residency of bases. Every base costs one PCIe
 //! transfer per proof when it isn't resident, whatever query it is from, so all bases are worth the same per byte: queries are
 //! made resident one after the other until memory ends, the last one in part, and the rest is streamed in chunks.
 
 use std::fmt;
 
 use crate::driver::CudaError;
-use crate::msm::{AffineG2, Group, Plan as MsmPlan, Shape};
+use crate::msm::{AffineG2, Counts, Group, Plan as MsmPlan, Shape};
 use crate::ntt::{Quotient, SCALAR};
 
 /// The queries of a key, in the order in which they become resident.
@@ -118,8 +118,8 @@ pub struct Residency {
     pub lanes: [usize; 4],
     /// Workspace of each lane in bytes; as many as there are lanes.
     pub workspaces: Vec<u64>,
-    /// Bytes that a multi-exponentiation may use for sorting.
-    pub pair_budget: u64,
+    /// Bytes that each sum may use for sorting when nothing is known of its scalars.
+    pub pair_budgets: [u64; 4],
     /// Window size and copies of each sum, for a witness without zeros and ones.
     pub shapes: [Shape; 4],
     /// Bases of each query that are resident.
@@ -137,7 +137,19 @@ fn margin(available: u64) -> u64 {
     (available / 64).clamp(64 << 20, 1 << 30)
 }
 
-const BUDGETS: [u64; 8] = [8 << 30, 4 << 30, 2 << 30, 1 << 30, 512 << 20, 256 << 20, 128 << 20, 32 << 20];
+/// Lanes of the sums, and bytes for sorting: for H and L, which have the most pairs by far, and for each of the others. No batch has use for more.
+const RESIDENT_PLANS: [([usize; 4], [u64; 2]); 6] = [
+    (OWN_LANES, [6 << 30, 5 << 30]),
+    (OWN_LANES, [6 << 30, 2 << 30]),
+    (SHARED_LANES, [6 << 30, 5 << 30]),
+    (SHARED_LANES, [6 << 30, 2 << 30]),
+    (OWN_LANES, [2 << 30, 2 << 30]),
+    (SHARED_LANES, [2 << 30, 2 << 30]),
+];
+const OWN_LANES: [usize; 4] = [0, 1, 2, 3];
+const SHARED_LANES: [usize; 4] = [0, 1, 1, 1];
+/// Where sums follow one another in one workspace.
+const BUDGETS: [u64; 6] = [2 << 30, 1 << 30, 512 << 20, 256 << 20, 128 << 20, 32 << 20];
 
 impl Residency {
     /// The best plan for `available` bytes.
@@ -146,41 +158,38 @@ impl Residency {
     /// [`CudaError::DoesNotFit`] when not even a fully streamed key leaves room for the vectors of one proof.
     pub fn plan(sizes: &Sizes, available: u64) -> Result<Self, CudaError> {
         let usable = available.saturating_sub(margin(available));
-        let shared_lanes = [0, 1, 1, 1];
         let copies: &[u32] = if sizes.max_copies > 1 { &[sizes.max_copies, 1] } else { &[1] };
         let full_twiddles = Quotient::table_bytes(sizes.log_n, true) - Quotient::table_bytes(sizes.log_n, false);
         for &max_copies in copies {
             for slots in (1..=sizes.max_slots.max(1)).rev() {
-                for lanes in [[0, 1, 2, 3], shared_lanes] {
-                    for &budget in &BUDGETS[..3] {
-                        let mut plan = Self::resident(sizes, max_copies, slots, lanes, budget);
-                        if plan.total <= usable {
-                            if plan.total + full_twiddles <= usable {
-                                plan.full_twiddles = true;
-                                plan.total += full_twiddles;
-                            }
-                            return Ok(plan);
+                for (lanes, [hl, other]) in RESIDENT_PLANS {
+                    let mut plan = Self::resident(sizes, max_copies, slots, lanes, [hl, other, other, other]);
+                    if plan.total <= usable {
+                        if plan.total + full_twiddles <= usable {
+                            plan.full_twiddles = true;
+                            plan.total += full_twiddles;
                         }
+                        return Ok(plan);
                     }
                 }
             }
         }
-        for &budget in &BUDGETS[2..] {
-            let plan = Self::resident(sizes, 1, 1, [0; 4], budget);
+        for budget in BUDGETS {
+            let plan = Self::resident(sizes, 1, 1, [0; 4], [budget; 4]);
             if plan.total <= usable {
                 return Ok(plan);
             }
         }
         let mut need = u64::MAX;
-        for (&budget, chunk) in BUDGETS[3..].iter().zip([22, 21, 20, 19, 16]) {
-            let mut plan = Self::resident(sizes, 1, 1, [0; 4], budget);
+        for (&budget, chunk) in BUDGETS[1..].iter().zip([22, 21, 20, 19, 16]) {
+            let mut plan = Self::resident(sizes, 1, 1, [0; 4], [budget; 4]);
             let points: u64 = QueryId::ALL.iter().map(|&query| sizes.point_bytes(query)).sum();
             plan.chunk = 1 << chunk;
             let fixed = plan.total - points + 2 * plan.chunk_bytes();
             need = need.min(fixed);
             let Some(mut room) = usable.checked_sub(fixed) else { continue };
             // A plan that keeps next to nothing resident streams all the same with a smaller workspace: try that first.
-            if room < points / 4 && budget > BUDGETS[5] {
+            if room < points / 4 && budget > BUDGETS[3] {
                 continue;
             }
             plan.total = fixed;
@@ -196,13 +205,13 @@ impl Residency {
         Err(CudaError::DoesNotFit { what: "a proof of this size", need: need + margin(available), have: available })
     }
 
-    fn resident(sizes: &Sizes, max_copies: u32, slots: usize, lanes: [usize; 4], budget: u64) -> Self {
+    fn resident(sizes: &Sizes, max_copies: u32, slots: usize, lanes: [usize; 4], pair_budgets: [u64; 4]) -> Self {
         let shapes = SumId::ALL.map(|sum| Shape::choose(sizes.sum_len(sum).max(1), max_copies));
         let mut plan = Self {
             slots,
             lanes,
             workspaces: vec![0; lanes.iter().max().map_or(1, |last| last + 1)],
-            pair_budget: budget,
+            pair_budgets,
             shapes,
             resident: sizes.bases,
             chunk: 0,
@@ -210,7 +219,7 @@ impl Residency {
             total: 0,
         };
         for sum in SumId::ALL {
-            let bytes = plan.msm(sizes, sum, u64::MAX).workspace_bytes();
+            let bytes = plan.any_msm(sizes, sum).workspace_bytes().max(plan.sparse_msm(sizes, sum).workspace_bytes());
             let lane = &mut plan.workspaces[lanes[sum as usize]];
             *lane = bytes.max(*lane);
         }
@@ -228,23 +237,39 @@ impl Residency {
         plan
     }
 
-    /// The multi-exponentiation of a sum when `dense` of the witness values are none of 0, 1, −1 (more than there are: all of them).
-    ///
-    /// The windows follow from that; copies of the table are used whole or in part. The plan fits its lane's workspace.
-    #[must_use]
-    pub fn msm(&self, sizes: &Sizes, sum: SumId, dense: u64) -> MsmPlan {
-        let shape = self.shapes[sum as usize];
-        let len = sizes.sum_len(sum).max(1);
+    /// The multi-exponentiation of a sum whose scalars may be anything. Lanes have the workspace that it needs.
+    fn any_msm(&self, sizes: &Sizes, sum: SumId) -> MsmPlan {
+        let (group, len) = (sum.group(), sizes.sum_len(sum).max(1));
+        let (shape, budget) = (self.shapes[sum as usize], self.pair_budgets[sum as usize]);
+        MsmPlan::new(group, sizes.affine_g2, shape, len, sizes.multiprocessors, budget)
+    }
+
+    /// The same for a witness of bits, of which more sets fit a batch.
+    fn sparse_msm(&self, sizes: &Sizes, sum: SumId) -> MsmPlan {
+        let (group, len) = (sum.group(), sizes.sum_len(sum).max(1));
+        let (shape, budget) = (self.shapes[sum as usize], self.pair_budgets[sum as usize]);
+        let counts = Self::counts(sizes, sum, Counts { dense: len / 128, units: len / 4 + len / 32 });
+        MsmPlan::for_counts(group, sizes.affine_g2, shape, len, counts, sizes.multiprocessors, budget)
+    }
+
+    /// Those of the sum: H's scalars are always dense.
+    fn counts(sizes: &Sizes, sum: SumId, counts: Counts) -> Counts {
         let h = if sum == SumId::Hl { sizes.bases[QueryId::H as usize] } else { 0 };
-        let expected = h.saturating_add(dense).min(len);
-        let build = |built| {
-            MsmPlan::new(sum.group(), sizes.affine_g2, built, len, sizes.multiprocessors, self.pair_budget)
-                .expecting(expected)
-                .over(shape.copies)
-        };
-        let full = build(shape);
-        let fitted = build(Shape::fit(expected, shape.copies));
-        if fitted.workspace_bytes() <= self.workspaces[self.lanes[sum as usize]] { fitted } else { full }
+        Counts { dense: h.saturating_add(counts.dense).min(sizes.sum_len(sum).max(1)), ..counts }
+    }
+
+    /// The multi-exponentiation of a sum when the bases of L, A or B have no more than `counts` scalars with pairs. (H's are counted here.)
+    ///
+    /// Windows follow from that; copies of the table are used whole or in part. The plan fits its lane's workspace.
+    #[must_use]
+    pub fn msm(&self, sizes: &Sizes, sum: SumId, counts: Counts) -> MsmPlan {
+        let copies = self.shapes[sum as usize].copies;
+        let len = sizes.sum_len(sum).max(1);
+        let counts = Self::counts(sizes, sum, counts);
+        let room = self.workspaces[self.lanes[sum as usize]];
+        let shape = Shape::fit(counts.dense, copies);
+        let fitted = MsmPlan::within(sum.group(), sizes.affine_g2, shape, len, counts, sizes.multiprocessors, room);
+        fitted.map_or_else(|| self.any_msm(sizes, sum), |plan| plan.over(copies))
     }
 
     /// Bytes of one buffer for streamed bases.
@@ -301,7 +326,11 @@ mod tests {
         partition.bases[3] /= 4;
         partition.bases[4] /= 4;
         let plan = Residency::plan(&partition, 139 << 30).unwrap();
-        assert!(plan.is_resident(), "{plan}");
+        assert!(plan.is_resident() && plan.slots == 2, "{plan}");
+        // All of H and a 64th of L, two sets in a batch; a sparse A in one.
+        let counts = Counts { dense: 1 << 21, units: 1 << 26 };
+        assert!(plan.msm(&partition, SumId::Hl, counts).batches(partition.sum_len(SumId::Hl)) <= 6, "{plan}");
+        assert_eq!(plan.msm(&partition, SumId::A, counts).batches(partition.sum_len(SumId::A)), 1, "{plan}");
     }
 
     #[test]
@@ -309,7 +338,8 @@ mod tests {
         let sizes = Sizes { max_copies: 12, ..sizes(24) };
         let plan = Residency::plan(&sizes, 139 << 30).unwrap();
         for sum in [SumId::A, SumId::B1, SumId::B2] {
-            let [sparse, dense] = [1 << 18, u64::MAX].map(|dense| plan.msm(&sizes, sum, dense).shape());
+            let [sparse, dense] =
+                [1 << 18, u64::MAX].map(|dense| plan.msm(&sizes, sum, Counts { dense, units: 1 << 23 }).shape());
             assert!(dense.copies > 1, "the case is meant to have copies");
             assert!(8 * u64::from(sparse.sets) * sparse.buckets() < u64::from(dense.sets) * dense.buckets());
         }
@@ -326,8 +356,10 @@ mod tests {
                         assert!(plan.resident.iter().zip(&sizes.bases).all(|(r, b)| r <= b));
                         for sum in SumId::ALL {
                             for dense in [0, 1, 1 << (log_n / 2), u64::MAX] {
-                                let bytes = plan.msm(&sizes, sum, dense).workspace_bytes();
-                                assert!(bytes <= plan.workspaces[plan.lanes[sum as usize]]);
+                                for units in [0, 1, 1 << (log_n - 1), u64::MAX] {
+                                    let bytes = plan.msm(&sizes, sum, Counts { dense, units }).workspace_bytes();
+                                    assert!(bytes <= plan.workspaces[plan.lanes[sum as usize]]);
+                                }
                             }
                         }
                     }

@@ -15,7 +15,7 @@ const LONGEST: u32 = 64;
 pub struct VectorKernels {
     product: Function,
     long_rows: Function,
-    count_dense: Function,
+    count_scalars: Function,
 }
 
 impl VectorKernels {
@@ -28,33 +28,35 @@ impl VectorKernels {
         Ok(Self {
             product: find("sparse_product")?,
             long_rows: find("sparse_long_rows")?,
-            count_dense: find("count_dense")?,
+            count_scalars: find("count_scalars")?,
         })
     }
 }
 
 impl VectorKernels {
-    /// Queues writing to `count` (a u32) how many of the scalars are none of 0, 1 and −1.
+    /// Queues adding to `counts` (two u32) how many of the scalars are none of 0, 1 and −1, and how many are 1 or −1.
     ///
     /// # Errors
     /// Whatever the driver reports.
     ///
     /// # Safety
-    /// `scalars` must hold `len` of them, and `count` four bytes, until the stream has passed this work.
-    pub unsafe fn count_dense(
+    /// Scalars, and indices where given, must be there for `len` bases, and `counts` hold eight bytes, until the stream has passed this work; indices must
+    /// be within the scalars.
+    pub unsafe fn count_scalars(
         &self,
         stream: &Stream,
         scalars: DevicePtr,
+        index: Option<DevicePtr>,
         len: u32,
-        count: DevicePtr,
+        counts: DevicePtr,
     ) -> Result<(), CudaError> {
-        let args = [scalars.into(), len.into(), count.into()];
-        let blocks = len.div_ceil(256 * 4).clamp(1, 4096);
-        // SAFETY: our caller's promise; the arguments are those of `count_dense`.
-        unsafe {
-            stream.fill(count, 0, 4)?;
-            self.count_dense.launch(stream, [blocks, 1, 1], [256, 1, 1], 0, &args)
+        if len == 0 {
+            return Ok(());
         }
+        let args = [scalars.into(), index.unwrap_or(DevicePtr::NULL).into(), len.into(), counts.into()];
+        let blocks = len.div_ceil(256 * 4).clamp(1, 4096);
+        // SAFETY: our caller's promise; the arguments are those of `count_scalars`.
+        unsafe { self.count_scalars.launch(stream, [blocks, 1, 1], [256, 1, 1], 0, &args) }
     }
 }
 

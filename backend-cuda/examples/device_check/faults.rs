@@ -165,7 +165,7 @@ fn lost(
     let bystander = open(OpenOptions::default())?;
     let bystander_key = bystander.load_key(key.clone())?;
     let kernels = Kernels::new(&context, Cache::from_environment());
-    let stray = kernels.function(Family::Vector, "count_dense")?;
+    let stray = kernels.function(Family::Vector, "count_scalars")?;
     let stream = Stream::new(&context, Priority::Normal)?;
     let nowhere = DevicePtr::NULL.add(0x1000);
     let arguments: [Arg; 3] = [nowhere.into(), 1024u32.into(), nowhere.into()];

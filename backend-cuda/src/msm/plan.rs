@@ -29,7 +29,7 @@ const MAX_FINE_BITS: u32 = 12;
 /// Most bins, and pairs that a bin should have at most, so that a block can put them in order in shared memory; so many pairs make a batch.
 const MAX_BINS: u64 = 1 << 13;
 const PAIRS_PER_BIN: u64 = 30_000;
-const PAIRS_PER_BATCH: u64 = 32_000 * MAX_BINS;
+const PAIRS_PER_BATCH: u64 = 34_000 * MAX_BINS;
 
 /// Dynamic shared memory of a sorting block that plans count on, of the 227 KiB of a large card. Where there is less, pairs are scattered to device memory
 /// one by one.
@@ -44,8 +44,9 @@ const MAX_INDEX: u64 = 1 << 31;
 /// Heads that one group folds in one step.
 pub(super) const FOLD: u32 = 8;
 
-/// Bytes of one (bucket, base) pair.
+/// Bytes of one (bucket, base) pair, and what sorting takes for it: where it is dealt, and where it is sorted, with padding.
 const PAIR: u64 = 8;
+const SORTED_PAIR: u64 = 2 * PAIR + PAIR / 4;
 
 /// Lists of at least this many pairs per multiprocessor have neighbours added in affine coordinates first, for up to so many rounds: on an H200,
 /// in G1, 14 million pairs took a fifth longer that way and 55 million a twentieth less. In G2 an inversion weighs less.
@@ -155,13 +156,54 @@ impl Shape {
         pairs + bucket * f64::from(self.sets) * self.buckets() as f64
     }
 
-    /// The widths as the kernels take them: one byte each.
-    pub(super) fn packed_widths(self) -> [u32; 8] {
-        let mut packed = [0; 8];
+    /// Bits below a window.
+    fn start(self, window: u32) -> u32 {
+        self.shift(window / self.sets) + self.base(window % self.sets)
+    }
+
+    /// What the kernels need to know of the windows: their widths and the bits below them, one byte each, and what is added to a scalar so that
+    /// each of its digits follows from its own bits.
+    pub(super) fn cut(self) -> [[u32; 8]; 3] {
+        let [mut widths, mut starts, mut bias] = [[0; 8]; 3];
         for window in 0..self.windows() {
-            packed[window as usize / 4] |= self.width(window) << (8 * (window % 4));
+            let (start, width) = (self.start(window), self.width(window));
+            let (word, shift) = (window as usize / 4, 8 * (window % 4));
+            widths[word] |= width << shift;
+            starts[word] |= start << shift;
+            // 2^(width - 1) - 1 at the window's place: ones in all of its bits but the highest.
+            for bit in start..start + width - 1 {
+                bias[bit as usize / 32] |= 1 << (bit % 32);
+            }
         }
-        packed
+        [widths, starts, bias]
+    }
+}
+
+/// How many scalars a list of pairs comes from, at most.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Scalars that are none of 0, 1 and −1: a pair for each window at most.
+    pub dense: u64,
+    /// Scalars of 1 or −1: one pair.
+    pub units: u64,
+}
+
+impl Counts {
+    /// Of `len` scalars that nothing is known of.
+    #[must_use]
+    pub fn any(len: u64) -> Self {
+        Self { dense: len, units: 0 }
+    }
+
+    /// Of any `len` of the scalars.
+    fn of(self, len: u64) -> Self {
+        let dense = self.dense.min(len);
+        Self { dense, units: self.units.min(len - dense) }
+    }
+
+    /// Pairs when each dense scalar has so many windows, one or more.
+    fn pairs(self, windows: u64) -> u64 {
+        self.dense * windows + self.units
     }
 }
 
@@ -206,11 +248,10 @@ pub struct Plan {
     /// Copies of the table for each that is used.
     pub(super) spacing: u32,
     pub(super) multiprocessors: u32,
-    /// Scalars that one pass takes at most.
+    /// Scalars that one pass takes at most, and how many of those have pairs.
     pub(super) slice: u64,
+    counts: Counts,
     pub(super) sets_per_batch: u32,
-    /// Pairs of a batch that the sort is cut for.
-    expected_pairs: u64,
     pub(super) fine_bits: u32,
     pub(super) bins: u32,
     /// Threads of a block of the sorting kernels.
@@ -253,10 +294,10 @@ impl Affine {
         }
         let blocks = terms.resident * multiprocessors;
         let threads = u64::from(THREADS * blocks);
-        // Additions of a lane in a tile; and an eighth of the budget for scratch.
+        // Additions of a lane in a tile; and a quarter of the budget for scratch.
         let (fewest, most) = AFFINE_PER_LANE;
         let (product, sum) = AFFINE_SCRATCH;
-        let wanted = (pairs / (2 * threads * AFFINE_TILES)).min(budget / (8 * threads * (product + sum)));
+        let wanted = (pairs / (2 * threads * AFFINE_TILES)).min(budget / (4 * threads * (product + sum)));
         let wanted = if forced { wanted.max(fewest) } else { wanted };
         let per_lane = wanted.min(most) / fewest * fewest;
         if per_lane == 0 {
@@ -285,7 +326,7 @@ pub(super) const THREADS: u32 = 128;
 
 impl Plan {
     /// A plan for at most `len` bases at a time (all segments of one call together) on a card of `multiprocessors`, with `pair_budget` bytes
-    /// for sorting. Fewer bytes mean more passes: each pass needs 16 to 18 bytes per scalar, copy and set of buckets.
+    /// for sorting. Fewer bytes mean more passes: each pass needs 16 to 18 bytes per pair.
     #[must_use]
     pub fn new(
         group: Group,
@@ -295,7 +336,46 @@ impl Plan {
         multiprocessors: u32,
         pair_budget: u64,
     ) -> Self {
-        Self::with_affine(AffineTerms::of(group, affine_g2), group, shape, len, multiprocessors, pair_budget)
+        Self::for_counts(group, affine_g2, shape, len, Counts::any(len), multiprocessors, pair_budget)
+    }
+
+    /// The same for scalars of which no more than `counts` have pairs. A multi-exponentiation over more of them would overrun its workspace.
+    #[must_use]
+    pub fn for_counts(
+        group: Group,
+        affine_g2: AffineG2,
+        shape: Shape,
+        len: u64,
+        counts: Counts,
+        multiprocessors: u32,
+        pair_budget: u64,
+    ) -> Self {
+        Self::with_affine(AffineTerms::of(group, affine_g2), group, shape, len, counts, multiprocessors, pair_budget)
+    }
+
+    /// The plan with the fewest batches whose workspace is no larger than `workspace` bytes, for scalars of which no more than `counts` have pairs; none
+    /// where there is none.
+    #[must_use]
+    pub fn within(
+        group: Group,
+        affine_g2: AffineG2,
+        shape: Shape,
+        len: u64,
+        counts: Counts,
+        multiprocessors: u32,
+        workspace: u64,
+    ) -> Option<Self> {
+        let mut budget = workspace;
+        // What is too much comes off the budget: all but a few parts of the workspace shrink by at most that.
+        for _ in 0..16 {
+            let plan = Self::for_counts(group, affine_g2, shape, len, counts, multiprocessors, budget);
+            let bytes = plan.workspace_bytes();
+            if bytes <= workspace {
+                return Some(plan);
+            }
+            budget = budget.min(plan.max_pairs() * SORTED_PAIR).saturating_sub(bytes - workspace);
+        }
+        None
     }
 
     /// A plan with other terms for affine additions, or none.
@@ -304,21 +384,29 @@ impl Plan {
         group: Group,
         shape: Shape,
         len: u64,
+        counts: Counts,
         multiprocessors: u32,
         pair_budget: u64,
     ) -> Self {
         let multiprocessors = multiprocessors.max(1);
         let len = len.max(1);
         let copies = u64::from(shape.copies);
-        let max_pairs = (pair_budget / (2 * PAIR + PAIR / 4)).clamp(1 << 12, MAX_INDEX - 1);
-        let slice = len.min(max_pairs / copies).max(1);
-        let by_memory = (max_pairs / (slice * copies)).max(1);
+        let max_pairs = (pair_budget / SORTED_PAIR).clamp(1 << 12, MAX_INDEX - 1);
+        // All scalars, or as many as may all be dense and have room.
+        let whole = counts.of(len).pairs(copies) <= max_pairs;
+        let slice = if whole { len } else { len.min(max_pairs / copies).max(1) };
+        let counts = counts.of(slice);
+        let dense = counts.dense.max(1) * copies;
+        let by_memory = (max_pairs.saturating_sub(counts.units) / dense).max(1);
         let by_keys = (MAX_KEYS / shape.buckets()).max(1);
-        let by_bins = (PAIRS_PER_BATCH / (slice * copies)).max(1);
-        let sets_per_batch = u64::from(shape.sets).min(by_memory).min(by_keys).min(by_bins) as u32;
+        let by_bins = (PAIRS_PER_BATCH / dense).max(1);
+        let sets = u64::from(shape.sets);
+        let most = sets.min(by_memory).min(by_keys).min(by_bins);
+        // Batches of even size.
+        let sets_per_batch = sets.div_ceil(sets.div_ceil(most)) as u32;
 
-        let pairs = slice * copies * u64::from(sets_per_batch);
-        let sort_threads = if pairs < 1 << 16 { 128 } else { 1024 };
+        let pairs = counts.pairs(copies * u64::from(sets_per_batch)).max(1);
+        let sort_threads = if slice < 1 << 12 { 128 } else { 1024 };
 
         let groups_per_block = u64::from(THREADS / group.lanes());
         let resident = u64::from(group.blocks_per_multiprocessor() * multiprocessors);
@@ -340,8 +428,8 @@ impl Plan {
             spacing: 1,
             multiprocessors,
             slice,
+            counts,
             sets_per_batch,
-            expected_pairs: pairs,
             fine_bits: 0,
             bins: 1,
             sort_threads,
@@ -354,15 +442,6 @@ impl Plan {
         };
         plan.cut_sort();
         plan
-    }
-
-    /// The same plan with bins for `dense` scalars that are none of 0, 1 and −1. More of them only take longer.
-    #[must_use]
-    pub fn expecting(mut self, dense: u64) -> Self {
-        let windows = u64::from(self.shape.copies * self.sets_per_batch);
-        self.expected_pairs = dense.saturating_mul(windows).clamp(1, self.max_pairs());
-        self.cut_sort();
-        self
     }
 
     /// The same plan for a table of `copies` copies, of which the shape uses every first, second, third, …
@@ -381,14 +460,24 @@ impl Plan {
         self.shape.copies * self.spacing
     }
 
-    /// Whether most scalars have pairs: only then do a tile's fill the bins.
-    fn is_dense(&self) -> bool {
-        4 * self.expected_pairs >= self.max_pairs()
+    /// Windows of a scalar in a batch.
+    fn windows_per_batch(&self) -> u64 {
+        u64::from(self.shape.copies * self.sets_per_batch)
     }
 
-    /// Sets bins and tiles by the expected number of pairs.
+    /// Pairs of a batch that are sorted: those of units aren't.
+    fn pairs_to_sort(&self) -> u64 {
+        (self.counts.dense * self.windows_per_batch()).max(1)
+    }
+
+    /// Whether most scalars have pairs: only then do a tile's fill the bins.
+    fn is_dense(&self) -> bool {
+        4 * self.counts.dense >= self.slice
+    }
+
+    /// Sets bins and tiles by the number of pairs.
     fn cut_sort(&mut self) {
-        let (keys, pairs) = (u64::from(self.keys()), self.expected_pairs);
+        let (keys, pairs) = (u64::from(self.keys()), self.pairs_to_sort());
         let wanted_bins = (pairs / (1 << 14)).clamp(1, 2048).max(pairs / PAIRS_PER_BIN).min(MAX_BINS);
         let bins_of = |fine_bits: u32| keys.div_ceil(1 << fine_bits);
         self.fine_bits = (keys / wanted_bins).max(1).ilog2().min(MAX_FINE_BITS);
@@ -401,7 +490,7 @@ impl Plan {
         // for every block.
         let threads = u64::from(self.sort_threads);
         let per_thread = (4 * bins * self.slice / (threads * pairs)).clamp(1, 8);
-        let windows = u64::from(self.shape.copies * self.sets_per_batch);
+        let windows = self.windows_per_batch();
         let gathered = (SORT_SHARED / PAIR).saturating_sub(bins + 1) / (threads * windows);
         let per_thread = if self.is_dense() { per_thread.min(gathered.max(1)) } else { per_thread };
         let blocks = 2 * u64::from(self.multiprocessors);
@@ -412,6 +501,12 @@ impl Plan {
     #[must_use]
     pub fn shape(&self) -> Shape {
         self.shape
+    }
+
+    /// Batches in which all pairs are sorted and added.
+    #[must_use]
+    pub fn batches(&self, len: u64) -> u64 {
+        len.div_ceil(self.slice) * u64::from(self.shape.sets.div_ceil(self.sets_per_batch))
     }
 
     /// Device bytes of workspace.
@@ -431,13 +526,14 @@ impl Plan {
         self.shape.sets * (self.log_runs + 1)
     }
 
+    /// Pairs of a batch, at most.
     pub(super) fn max_pairs(&self) -> u64 {
-        self.slice * u64::from(self.shape.copies) * u64::from(self.sets_per_batch)
+        self.counts.pairs(self.windows_per_batch()).max(1)
     }
 
     /// Pairs of a tile that are gathered by bin in shared memory before they are dealt: all, or none where they don't fit in `shared` bytes.
     pub(super) fn deal_stage(&self, shared: u32) -> u32 {
-        let pairs = u64::from(self.sort_threads * self.per_thread) * u64::from(self.shape.copies * self.sets_per_batch);
+        let pairs = u64::from(self.sort_threads * self.per_thread) * self.windows_per_batch();
         let bytes = 2 * 4 * (u64::from(self.bins) + 1) + PAIR * pairs;
         if self.is_dense() && bytes <= u64::from(shared) { pairs as u32 } else { 0 }
     }
@@ -446,7 +542,7 @@ impl Plan {
     /// where they don't fit.
     pub(super) fn bin_stage(&self, shared: u32) -> u32 {
         let padding = self.affine.map_or(0, |affine| (1 << affine.rounds) - 1) << self.fine_bits;
-        let expected = self.expected_pairs / u64::from(self.bins) + padding / 2;
+        let expected = self.pairs_to_sort() / u64::from(self.bins) + padding / 2;
         let room = u64::from(shared).saturating_sub(4 << self.fine_bits) / STAGED_PAIR;
         let stage = if expected <= room { room.min(expected + expected / 8 + 512) } else { 0 };
         (stage / 2 * 2) as u32
@@ -616,14 +712,48 @@ mod tests {
     }
 
     #[test]
+    fn a_digit_follows_from_its_own_bits_of_the_biased_scalar() {
+        for shape in [Shape { sets: 1, copies: 11 }, Shape { sets: 13, copies: 1 }, Shape { sets: 4, copies: 8 }] {
+            let [widths, starts, bias] = shape.cut();
+            let byte = |words: [u32; 8], i: u32| words[i as usize / 4] >> (8 * (i % 4)) & 255;
+            let mut end = 0;
+            for window in 0..shape.windows() {
+                assert_eq!((byte(starts, window), byte(widths, window)), (end, shape.width(window)));
+                end += shape.width(window);
+                let bits = (end - shape.width(window)..end).map(|bit| bias[bit as usize / 32] >> (bit % 32) & 1);
+                let value = bits.rev().fold(0u64, |value, bit| 2 * value + u64::from(bit));
+                assert_eq!(value, (1 << (shape.width(window) - 1)) - 1);
+            }
+            assert_eq!((end, bias[7] >> 30), (SCALAR_BITS, 0));
+        }
+    }
+
+    #[test]
+    fn known_scalars_take_fewer_batches_and_no_more_room() {
+        let (len, room) = (1u64 << 26, 4u64 << 30);
+        let plan = |counts: Counts| {
+            let shape = Shape::choose(counts.dense, 1);
+            let plan = Plan::within(Group::G1, AffineG2::On, shape, len, counts, 132, room).unwrap();
+            assert!(plan.workspace_bytes() <= room, "{plan:?}");
+            plan.batches(len)
+        };
+        assert_eq!(plan(Counts { dense: 0, units: 0 }), 1);
+        assert_eq!(plan(Counts { dense: 1 << 20, units: 1 << 25 }), 1);
+        assert!(plan(Counts { dense: len, units: 0 }) > 8);
+        let none = Counts::any(len);
+        assert_eq!(Plan::within(Group::G1, AffineG2::On, Shape::choose(len, 1), len, none, 132, 1 << 20), None);
+    }
+
+    #[test]
     fn plans_respect_the_limits_of_the_kernels_for_any_size() {
         for group in [Group::G1, Group::G2] {
             for log_n in 0..=27 {
                 for (copies, budget) in [(1, 0), (1, 1 << 24), (1, 1 << 34), (12, 1 << 28), (64, 1 << 36)] {
                     for n in [(1u64 << log_n) - 1, 1 << log_n, (1 << log_n) + 1] {
-                        for dense in [n, n / 50] {
-                            let plan = Plan::new(group, AffineG2::On, Shape::choose(n, copies), n, 132, budget)
-                                .expecting(dense);
+                        for counts in [Counts::any(n), Counts { dense: n / 50, units: n / 2 }] {
+                            let terms = AffineTerms::of(group, AffineG2::On);
+                            let shape = Shape::choose(counts.dense, copies);
+                            let plan = Plan::with_affine(terms, group, shape, n, counts, 132, budget);
                             let keys = u64::from(plan.sets_per_batch) * plan.shape.buckets();
                             assert!(u64::from(plan.bins) << plan.fine_bits >= keys);
                             assert!(u64::from(plan.bins) <= MAX_BINS && plan.fine_bits <= MAX_FINE_BITS, "{plan:?}");

@@ -130,10 +130,13 @@ impl Bench {
             });
             buffers.push((table, scalars, index));
         }
-        let workspace = DeviceBuf::alloc(&self.context, plan.workspace_bytes()).unwrap();
+        // What lies beyond must stay as it is.
+        let mut beyond = [0; 4096];
+        let end = plan.workspace_bytes();
+        let workspace = DeviceBuf::alloc(&self.context, end + beyond.len() as u64).unwrap();
         // SAFETY: workspace and segments live to the end of this function, and the emulated stream works at once.
         unsafe {
-            self.stream.fill(workspace.ptr(), 0xa5, plan.workspace_bytes()).unwrap();
+            self.stream.fill(workspace.ptr(), 0xa5, end + beyond.len() as u64).unwrap();
             let msm = Msm::new(&kernels, plan, workspace.ptr());
             msm.begin(&self.stream).unwrap();
             for call in segments.chunks(per_call) {
@@ -145,6 +148,8 @@ impl Bench {
             let mut rounds = [0; 4];
             self.stream.download(rounds.as_mut_ptr(), workspace.ptr().add(plan.layout().list), 4).unwrap();
             self.rounds.set(u32::from_le_bytes(rounds));
+            self.stream.download(beyond.as_mut_ptr(), workspace.ptr().add(end), beyond.len() as u64).unwrap();
+            assert_eq!(beyond, [0xa5; 4096], "{plan:?}");
             G::collect(plan, &bytes)
         }
     }
@@ -262,6 +267,55 @@ fn a_small_workspace_takes_more_passes_and_gives_the_same_sum() {
     bench.check::<G1Affine>(&plan, &[Input::plain(logs, scalars)], 1);
 }
 
+fn counts_of(scalars: &[Scalar]) -> Counts {
+    let units = scalars.iter().filter(|k| [Scalar::ONE, -Scalar::ONE].contains(k)).count() as u64;
+    let zeros = scalars.iter().filter(|&&k| k == Scalar::ZERO).count() as u64;
+    Counts { dense: scalars.len() as u64 - units - zeros, units }
+}
+
+/// Scalars whose every window has a pair, as few of them as are said, then units, then zeros.
+fn worst(rng: &mut ChaCha20Rng, dense: usize, units: usize, zeros: usize) -> Vec<Scalar> {
+    [random(rng, dense), vec![-Scalar::ONE; units], vec![Scalar::ZERO; zeros]].concat()
+}
+
+#[test]
+fn plans_by_counts_have_room_for_all_pairs_in_fewer_batches() {
+    let Some(bench) = Bench::new() else { return };
+    let mut rng = ChaCha20Rng::seed_from_u64(53);
+    let shape = Shape { sets: 16, copies: 2 };
+    for scalars in [
+        worst(&mut rng, 40, 300, 200),
+        worst(&mut rng, 1, 0, 500),
+        worst(&mut rng, 0, 400, 1),
+        worst(&mut rng, 0, 0, 300),
+        mixed(&mut rng, 400),
+    ] {
+        let (len, counts) = (scalars.len() as u64, counts_of(&scalars));
+        let any = Plan::new(Group::G1, AffineG2::Off, shape, len, 2, 0);
+        let room = any.workspace_bytes();
+        let plan = Plan::within(Group::G1, AffineG2::Off, shape, len, counts, 2, room).unwrap();
+        assert!(plan.batches(len) <= any.batches(len), "{plan:?}");
+        assert!(plan.max_pairs() >= counts.dense + counts.units);
+        let sliced = Plan::with_affine(None, Group::G1, shape, len, counts, 2, 0);
+        let inputs = [Input::plain(random(&mut rng, scalars.len()), scalars)];
+        for plan in [plan, sliced] {
+            bench.check::<G1Affine>(&plan, &inputs, 1);
+        }
+    }
+    // A plan that takes no more dense scalars at a time than some of them, and affine additions.
+    let scalars = worst(&mut rng, 500, 800, 3000);
+    let terms = AffineTerms { least: 1 << 14, resident: 4 };
+    let (len, counts) = (scalars.len() as u64, counts_of(&scalars));
+    let plan = Plan::with_affine(Some(terms), Group::G1, Shape { sets: 1, copies: 32 }, len, counts, 1, 1 << 18);
+    assert!(plan.slice < len && plan.affine.is_none(), "{plan:?}");
+    let inputs = [Input::plain(random(&mut rng, scalars.len()), scalars)];
+    bench.check::<G1Affine>(&plan, &inputs, 1);
+    let plan = Plan::with_affine(Some(terms), Group::G1, Shape { sets: 1, copies: 32 }, len, counts, 1, 1 << 28);
+    assert!(plan.slice == len && plan.affine.is_some(), "{plan:?}");
+    bench.check::<G1Affine>(&plan, &inputs, 1);
+    assert!(bench.rounds.get() > 0);
+}
+
 #[test]
 fn windows_may_be_narrower_than_the_copies_of_the_table_are_apart() {
     let Some(bench) = Bench::new() else { return };
@@ -286,7 +340,7 @@ fn affine_plan(shape: Shape, len: usize) -> Plan {
 }
 
 fn affine_plan_of(group: Group, terms: AffineTerms, shape: Shape, len: usize) -> Plan {
-    let plan = Plan::with_affine(Some(terms), group, shape, len as u64, 1, 1 << 28);
+    let plan = Plan::with_affine(Some(terms), group, shape, len as u64, Counts::any(len as u64), 1, 1 << 28);
     assert!(plan.affine.is_some(), "{plan:?}");
     plan
 }
