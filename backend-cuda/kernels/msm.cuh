@@ -375,12 +375,23 @@ SP_FN void sum_block(Xyzz<F> acc, u32 used, char *shared, char *out) {
     if (me == 0) xyzz_store(out, acc);
 }
 
+// log2 of the runs of each set, one byte each.
+struct LogRuns {
+    u32 v[8];
+
+    SP_FN u32 of(u32 set) const {
+        return v[set >> 2] >> (set & 3) * 8 & 255;
+    }
+};
+
 // One block's sum of its share of plane blockIdx.y of set blockIdx.z. Plane 0 is `weighted`; plane b + 1 is those of `sums` whose index has
-// bit b set. out[set][plane][block].
-template <class F> SP_FN void msm_sum_planes(const char *sums, const char *weighted, u32 log_runs, char *shared, char *out) {
-    const u32 plane = blockIdx.y, set = blockIdx.z, groups = group_count<F>();
-    const u32 count = plane == 0 ? 1u << log_runs : 1u << (log_runs - 1);
-    const char *in = (plane == 0 ? weighted : sums) + ((size_t)set << log_runs) * xyzz_bytes<F>();
+// bit b set: none in a set of fewer runs. out[set][plane][block].
+template <class F> SP_FN void msm_sum_planes(const char *sums, const char *weighted, const LogRuns &log_runs, char *shared, char *out) {
+    const u32 plane = blockIdx.y, set = blockIdx.z, groups = group_count<F>(), log = log_runs.of(set);
+    const u32 count = plane == 0 ? 1u << log : plane <= log ? 1u << (log - 1) : 0;
+    size_t first = 0;
+    for (u32 s = 0; s < set; s++) first += (size_t)1 << log_runs.of(s);
+    const char *in = (plane == 0 ? weighted : sums) + first * xyzz_bytes<F>();
     Xyzz<F> acc = xyzz_infinity<F>();
     const u32 turns = (count + groups - 1) / groups;
     for (u32 k = 0; k < turns; k++) {

@@ -42,7 +42,7 @@ extern "C" __global__ void __launch_bounds__(MSM_THREADS)
 }
 
 extern "C" __global__ void __launch_bounds__(MSM_THREADS)
-    msm_g1_sum_planes(const char *sums, const char *weighted, u32 log_runs, char *out) {
+    msm_g1_sum_planes(const char *sums, const char *weighted, const __grid_constant__ LogRuns log_runs, char *out) {
     __shared__ uint4 shared[MSM_THREADS * 192 / 16];
     msm_sum_planes<Element>(sums, weighted, log_runs, (char *)shared, out);
 }

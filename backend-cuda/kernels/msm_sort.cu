@@ -5,7 +5,9 @@
 // are as even in width as can be, since a narrow one would crowd its pairs into few buckets. Zero digits vanish, so a zero scalar costs
 // nothing and a scalar of 1 or r - 1 is one pair. Window j belongs to bucket set j mod sets and uses copy j / sets of the base table.
 //
-// A pair is a u64: key = (set - set_from) 2^key_bits + |digit| - 1 in the high half, and sign << 31 | virtual base index in the low half. Sorting takes two passes: pairs are dealt to coarse bins (key >> fine_bits, from 1 up), then each bin is sorted by one block.
+// A pair is a u64: the number of its bucket among those of the batch in the high half, and sign << 31 | virtual base index in the low half. Sets of buckets
+// follow one another, 2^bits of them in each. Sorting takes two passes: pairs are dealt to coarse bins (key >> fine_bits, from 1 up), then each bin is
+// sorted by one block.
 // Bin 0 takes the pairs of scalars 1 and r - 1, which all have key 0 and need no sorting: they go straight to their final place,
 // so a witness full of bits costs one append per bit.
 //
@@ -20,17 +22,22 @@ struct Digits {
     bool dense; // it is neither 0 nor 1
 };
 
-// Widths of windows in bits and the bits below each, one byte each, lowest window first, and the sum of their biases.
+// Widths of windows in bits and the bits below each, one byte each, lowest window first; the sum of their biases; and log2 of the buckets of each set,
+// one byte each.
 struct Words {
     u32 v[8];
 };
 struct Windows {
-    const Words &widths, &starts, &bias;
+    const Words &widths, &starts, &bias, &bits;
 };
+
+SP_FN u32 byte_of(const Words &words, u32 i) {
+    return words.v[i >> 2] >> (i & 3) * 8 & 255;
+}
 
 // How scalars are cut: windows = copies * sets, and the sets [set_from, set_to) of this batch.
 struct Cut {
-    u32 windows, sets, key_bits, set_from, set_to;
+    u32 windows, sets, set_from, set_to;
 };
 
 // The magnitude and sign of a scalar given in Montgomery form or plain. Most scalars of most witnesses are bits, and whole warps end at that.
@@ -72,13 +79,13 @@ SP_FN u32 bits_from(const u32 (&v)[8], u32 start) {
 template <class Emit> SP_FN void for_each_digit(const Digits &d, const Windows &windows, const Cut &cut, u32 first_index, u32 stride, Emit emit) {
     u32 index = first_index;
     for (u32 first = 0; first < cut.windows; first += cut.sets, index += stride) {
-        for (u32 set = cut.set_from; set < cut.set_to; set++) {
-            const u32 j = first + set, shift = (j & 3) * 8;
-            const u32 width = windows.widths.v[j >> 2] >> shift & 255, start = windows.starts.v[j >> 2] >> shift & 255;
+        u32 key = 0;
+        for (u32 set = cut.set_from; set < cut.set_to; key += 1u << byte_of(windows.bits, set), set++) {
+            const u32 width = byte_of(windows.widths, first + set), start = byte_of(windows.starts, first + set);
             const u32 raw = bits_from(d.v, start) & ((1u << width) - 1), zero = (1u << (width - 1)) - 1;
             const bool below = raw < zero;
             const u32 magnitude = below ? zero - raw : raw - zero;
-            if (magnitude != 0) emit(((set - cut.set_from) << cut.key_bits) + magnitude - 1, (u32)(d.negative != below) << 31 | index);
+            if (magnitude != 0) emit(key + magnitude - 1, (u32)(d.negative != below) << 31 | index);
         }
     }
 }
@@ -86,6 +93,8 @@ template <class Emit> SP_FN void for_each_digit(const Digits &d, const Windows &
 // Most threads of a block; fewer do for small inputs.
 #define SORT_THREADS 1024
 #define SORT_UNROLL 4
+// Most turns in which a bin's pairs are put in order.
+#define SORT_TURNS 4
 
 // What both passes over the scalars are given. Base i of this segment takes scalar index[i] (or i), and has virtual index first_index + i;
 // copy t lies t * stride further. `per_thread` scalars for each thread of a block make a tile.
@@ -103,12 +112,12 @@ SP_FN Fr segment_scalar(const Segment &s, u32 i) {
 // Adds the number of pairs per bin to histogram[0 .. bins]. Shared memory: (bins + 1) u32.
 extern "C" __global__ void __launch_bounds__(SORT_THREADS)
     msm_count(const Fr *scalars, const u32 *index, u32 len, u32 montgomery, const __grid_constant__ Words widths,
-              const __grid_constant__ Words starts, const __grid_constant__ Words bias, u32 num_windows, u32 sets, u32 key_bits,
-              u32 set_from, u32 set_to, u32 fine_bits, u32 bins, u32 per_thread, u32 *histogram) {
+              const __grid_constant__ Words starts, const __grid_constant__ Words bias, const __grid_constant__ Words bits,
+              u32 num_windows, u32 sets, u32 set_from, u32 set_to, u32 fine_bits, u32 bins, u32 per_thread, u32 *histogram) {
     extern __shared__ u32 counter[];
     const Segment s{scalars, index, len, montgomery, 0, 0};
-    const Cut cut{num_windows, sets, key_bits, set_from, set_to};
-    const Windows windows{widths, starts, bias};
+    const Cut cut{num_windows, sets, set_from, set_to};
+    const Windows windows{widths, starts, bias, bits};
     for (u32 b = threadIdx.x; b <= bins; b += blockDim.x) counter[b] = 0;
     __syncthreads();
     const u32 tile = blockDim.x * per_thread;
@@ -209,8 +218,8 @@ SP_FN u32 block_scan(u32 value, u32 *warps) {
 // Shared memory: (bins + 1) u32; with `stage` twice that, in an even number of them, and `stage` pairs.
 extern "C" __global__ void __launch_bounds__(SORT_THREADS)
     msm_deal(const Fr *scalars, const u32 *index, u32 len, u32 montgomery, u32 first_index, u32 stride, const __grid_constant__ Words widths,
-             const __grid_constant__ Words starts, const __grid_constant__ Words bias, u32 num_windows, u32 sets,
-             u32 key_bits, u32 set_from, u32 set_to, u32 fine_bits, u32 bins, u32 per_thread, u32 *cursor, u64 *dealt, u64 *sorted, u32 stage) {
+             const __grid_constant__ Words starts, const __grid_constant__ Words bias, const __grid_constant__ Words bits,
+             u32 num_windows, u32 sets, u32 set_from, u32 set_to, u32 fine_bits, u32 bins, u32 per_thread, u32 *cursor, u64 *dealt, u64 *sorted, u32 stage) {
     extern __shared__ u32 counter[];
     __shared__ u32 warps[SORT_THREADS / 32];
     __shared__ u32 gathered;
@@ -218,8 +227,8 @@ extern "C" __global__ void __launch_bounds__(SORT_THREADS)
     u32 *const distance = counter + bins + 1;
     u64 *const pairs = reinterpret_cast<u64 *>(counter + 2 * (bins + 1));
     const Segment s{scalars, index, len, montgomery, first_index, stride};
-    const Cut cut{num_windows, sets, key_bits, set_from, set_to};
-    const Windows windows{widths, starts, bias};
+    const Cut cut{num_windows, sets, set_from, set_to};
+    const Windows windows{widths, starts, bias, bits};
     const u32 tile = blockDim.x * per_thread, lane = threadIdx.x & 31;
     Fr next = segment_scalar(s, blockIdx.x * tile + threadIdx.x);
     for (u32 from = blockIdx.x * tile; from < len; from += gridDim.x * tile) {
@@ -290,8 +299,24 @@ SP_FN u64 nothing(u32 key) {
     return (u64)key << 32 | 0xffffffffu;
 }
 
-// Sorts each bin from 1 up by the low fine_bits of its keys, and pads: one block per bin. A bin of up to `stage` pairs is put in order in shared
-// memory and goes out in one piece; a longer one is scattered.
+// The end of the keys from `first` on whose places, counter[key] on, span no more than `stage`; `whole` is where the last one's end.
+SP_FN u32 stretch_end(const u32 *counter, u32 first, u32 n, u32 whole, u32 stage) {
+    const u32 limit = counter[first] + stage;
+    if (whole <= limit) return n;
+    // counter[low] is within the limit, counter[high] beyond it.
+    u32 low = first, high = n;
+    while (high - low > 1) {
+        const u32 middle = (low + high) / 2;
+        if (counter[middle] <= limit)
+            low = middle;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+// Sorts each bin from 1 up by the low fine_bits of its keys, and pads: one block per bin. Pairs are put in order in shared memory, as many keys' at a time as
+// `stage` pairs have room for, and go out in one piece; where that takes too many turns, or one key has more, they are scattered.
 // Shared memory: 2^fine_bits u32, and 6 bytes for each of `stage`, which is even.
 extern "C" __global__ void __launch_bounds__(SORT_THREADS) msm_sort_bins(const u64 *dealt, u64 *sorted, const u32 *start, u32 fine_bits,
                                                                         u32 *list, u32 stage) {
@@ -329,21 +354,15 @@ extern "C" __global__ void __launch_bounds__(SORT_THREADS) msm_sort_bins(const u
         __syncthreads();
     }
     const u32 units = start[1], whole = sums[blockDim.x - 1];
-    const bool staged = whole <= stage;
+    const bool staged = whole <= SORT_TURNS * stage;
     if (threadIdx.x == 0) place = rounds == 0 ? from : bin == 1 ? padded(units, rounds) : atomicAdd(&list[1], whole);
     __syncthreads();
     u32 at = (staged ? 0 : place) + sums[threadIdx.x] - sum;
     for (u32 k = first; k < first + per && k < n; k++) {
         const u32 count = counter[k], next = at + padded(count, rounds);
         counter[k] = at;
-        for (u32 i = at + count; i < next; i++) {
-            if (staged) {
-                lows[i] = 0xffffffffu;
-                keys[i] = k;
-            } else {
-                sorted[i] = nothing((bin - 1) << fine_bits | k);
-            }
-        }
+        if (!staged)
+            for (u32 i = at + count; i < next; i++) sorted[i] = nothing((bin - 1) << fine_bits | k);
         at = next;
     }
     if (rounds != 0 && bin == 1) {
@@ -351,28 +370,48 @@ extern "C" __global__ void __launch_bounds__(SORT_THREADS) msm_sort_bins(const u
         const u32 end = place + first_bin_room(to - from, fine_bits, rounds);
         for (u32 i = place + whole + threadIdx.x; i < end; i += blockDim.x) sorted[i] = nothing(n - 1);
     }
-    __syncthreads();
-    for (u32 base = from; base < to; base += SORT_UNROLL * blockDim.x) {
-        u64 pair[SORT_UNROLL];
-        SP_UNROLL
-        for (u32 k = 0; k < SORT_UNROLL; k++) {
-            const u32 i = base + k * blockDim.x + threadIdx.x;
-            pair[k] = i < to ? dealt[i] : ~0ull;
-        }
-        SP_UNROLL
-        for (u32 k = 0; k < SORT_UNROLL; k++)
-            if (pair[k] != ~0ull) {
-                const u32 key = (u32)(pair[k] >> 32) & mask, slot = atomicAdd(&counter[key], 1);
-                if (staged) {
+    u32 end = n;
+    for (u32 key_from = 0; key_from < n; key_from = end) {
+        __syncthreads();
+        end = staged ? stretch_end(counter, key_from, n, whole, stage) : n;
+        // One key may have too many pairs.
+        const bool direct = !staged || end == key_from;
+        if (end == key_from) end++;
+        const u32 begin = staged ? counter[key_from] : 0, size = (end < n ? counter[end] : whole) - begin;
+        // Every thread has read the counters before one changes.
+        __syncthreads();
+        if (!direct && rounds != 0)
+            for (u32 i = threadIdx.x; i < size; i += blockDim.x) {
+                lows[i] = 0xffffffffu;
+                keys[i] = key_from;
+            }
+        if (staged && direct)
+            for (u32 i = threadIdx.x; i < size; i += blockDim.x) sorted[place + begin + i] = nothing((bin - 1) << fine_bits | key_from);
+        __syncthreads();
+        const u32 offset = !staged ? 0 : direct ? place : 0 - begin;
+        for (u32 base = from; base < to; base += SORT_UNROLL * blockDim.x) {
+            u64 pair[SORT_UNROLL];
+            SP_UNROLL
+            for (u32 k = 0; k < SORT_UNROLL; k++) {
+                const u32 i = base + k * blockDim.x + threadIdx.x;
+                pair[k] = i < to ? dealt[i] : ~0ull;
+            }
+            SP_UNROLL
+            for (u32 k = 0; k < SORT_UNROLL; k++) {
+                const u32 key = (u32)(pair[k] >> 32) & mask;
+                if (pair[k] == ~0ull || key < key_from || key >= end) continue;
+                const u32 slot = atomicAdd(&counter[key], 1) + offset;
+                if (direct) {
+                    sorted[slot] = pair[k];
+                } else {
                     lows[slot] = (u32)pair[k];
                     keys[slot] = key;
-                } else {
-                    sorted[slot] = pair[k];
                 }
             }
-    }
-    if (staged) {
+        }
         __syncthreads();
-        for (u32 i = threadIdx.x; i < whole; i += blockDim.x) sorted[place + i] = (u64)((bin - 1) << fine_bits | keys[i]) << 32 | lows[i];
+        if (!direct)
+            for (u32 i = threadIdx.x; i < size; i += blockDim.x)
+                sorted[place + begin + i] = (u64)((bin - 1) << fine_bits | keys[i]) << 32 | lows[i];
     }
 }

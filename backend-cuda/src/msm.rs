@@ -242,7 +242,7 @@ impl<'a> Msm<'a> {
     /// Whatever the driver reports.
     pub fn begin(&self, stream: &Stream) -> Result<(), CudaError> {
         let (layout, shape) = (self.plan.layout(), self.plan.shape);
-        let bytes = self.plan.group.xyzz_bytes() * u64::from(shape.sets) * shape.buckets();
+        let bytes = self.plan.group.xyzz_bytes() * shape.buckets();
         // SAFETY: `new`'s caller keeps the workspace alive, and the range is within it.
         unsafe { stream.fill(self.at(layout.buckets), 0, bytes) }
     }
@@ -292,14 +292,14 @@ impl<'a> Msm<'a> {
         let bins: Arg = plan.bins.into();
         let shared = 4 * (plan.bins + 1);
         let tile = plan.sort_threads * plan.per_thread;
-        let [widths, starts, bias] = shape.cut();
+        let [widths, starts, bias, bits] = shape.cut();
         let numbers: [Arg; 11] = [
             widths.into(),
             starts.into(),
             bias.into(),
+            bits.into(),
             shape.windows().into(),
             shape.sets.into(),
-            (shape.window_bits() - 1).into(),
             set_from.into(),
             set_to.into(),
             plan.fine_bits.into(),
@@ -349,7 +349,7 @@ impl<'a> Msm<'a> {
             bins,
             start.into(),
             cursor.into(),
-            plan.keys().into(),
+            plan.keys_of(set_from, set_to).into(),
             plan.fine_bits.into(),
             room.into(),
             least.into(),
@@ -379,7 +379,7 @@ impl<'a> Msm<'a> {
             Some(part) => (table(part), parts[0].segment.len * plan.table_copies()),
             None => (first, u32::MAX),
         };
-        let buckets = self.at(layout.buckets + group.xyzz_bytes() * u64::from(set_from) * plan.shape.buckets());
+        let buckets = self.at(layout.buckets + group.xyzz_bytes() * plan.shape.buckets_of(0, set_from));
         let levels = plan.head_levels();
         let block = [THREADS, 1, 1];
         let [list, sorted, sums] = [layout.list, layout.sorted, layout.dealt].map(|offset| self.at(offset));
@@ -449,7 +449,7 @@ impl<'a> Msm<'a> {
     pub fn finish(&self, stream: &Stream) -> Result<(), CudaError> {
         let (plan, layout) = (self.plan, self.plan.layout());
         let block = [THREADS, 1, 1];
-        let runs = plan.shape.sets << plan.log_runs;
+        let (runs, log_runs) = plan.runs();
         let [buckets, sums, weighted, partial, output] =
             [layout.buckets, layout.sums, layout.weighted, layout.partial, layout.output]
                 .map(|offset| Arg::from(self.at(offset)));
@@ -458,7 +458,7 @@ impl<'a> Msm<'a> {
         // SAFETY: all within the workspace, which `new`'s caller keeps alive; the arguments are those of `reduce_runs`.
         unsafe { self.kernels.reduce_runs.launch(stream, grid, block, 0, &args)? };
         let grid = [plan.chunks, plan.log_runs + 1, plan.shape.sets];
-        let args = [sums, weighted, plan.log_runs.into(), partial];
+        let args = [sums, weighted, log_runs.into(), partial];
         // SAFETY: likewise for `sum_planes`.
         unsafe { self.kernels.sum_planes.launch(stream, grid, block, 0, &args)? };
         let args = [partial, plan.chunks.into(), output];

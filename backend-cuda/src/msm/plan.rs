@@ -26,7 +26,8 @@ const WAVES: u64 = 10;
 const MAX_KEYS: u64 = 1 << 25;
 const MAX_FINE_BITS: u32 = 12;
 
-/// Most bins, and pairs that a bin should have at most, so that a block can put them in order in shared memory; so many pairs make a batch.
+/// Most bins, and pairs that a bin should have at most, so that a block can put them in order in shared memory at once or in two turns; so many pairs make
+/// a batch.
 const MAX_BINS: u64 = 1 << 13;
 const PAIRS_PER_BIN: u64 = 30_000;
 const PAIRS_PER_BATCH: u64 = 34_000 * MAX_BINS;
@@ -142,10 +143,21 @@ impl Shape {
         (0..self.windows()).map(|window| self.width(window)).max().unwrap_or(1)
     }
 
-    /// Buckets of one set.
+    /// log2 of the buckets of a set: one for each magnitude of a digit in the widest of its windows.
+    fn bucket_bits(self, set: u32) -> u32 {
+        let widths = (0..self.copies).map(|copy| self.width(copy * self.sets + set));
+        widths.max().unwrap_or(1) - 1
+    }
+
+    /// Buckets of sets `from .. to`, which follow one another.
+    pub(super) fn buckets_of(self, from: u32, to: u32) -> u64 {
+        (from..to.min(self.sets)).map(|set| 1 << self.bucket_bits(set)).sum()
+    }
+
+    /// Buckets of all sets.
     #[must_use]
     pub fn buckets(self) -> u64 {
-        1 << (self.window_bits() - 1)
+        self.buckets_of(0, self.sets)
     }
 
     /// Estimated cost in mixed additions.
@@ -153,7 +165,7 @@ impl Shape {
     pub fn cost(self, dense: u64) -> f64 {
         let pairs = dense as f64 * f64::from(self.windows());
         let bucket = if pairs < LONG { BUCKET_COST } else { BUCKET_COST_OF_LONG };
-        pairs + bucket * f64::from(self.sets) * self.buckets() as f64
+        pairs + bucket * self.buckets() as f64
     }
 
     /// Bits below a window.
@@ -161,9 +173,9 @@ impl Shape {
         self.shift(window / self.sets) + self.base(window % self.sets)
     }
 
-    /// What the kernels need to know of the windows: their widths and the bits below them, one byte each, and what is added to a scalar so that
-    /// each of its digits follows from its own bits.
-    pub(super) fn cut(self) -> [[u32; 8]; 3] {
+    /// What the kernels need to know of the windows: their widths and the bits below them, one byte each; what is added to a scalar so that
+    /// each of its digits follows from its own bits; and log2 of the buckets of each set, one byte each.
+    pub(super) fn cut(self) -> [[u32; 8]; 4] {
         let [mut widths, mut starts, mut bias] = [[0; 8]; 3];
         for window in 0..self.windows() {
             let (start, width) = (self.start(window), self.width(window));
@@ -175,8 +187,17 @@ impl Shape {
                 bias[bit as usize / 32] |= 1 << (bit % 32);
             }
         }
-        [widths, starts, bias]
+        [widths, starts, bias, packed((0..self.sets).map(|set| self.bucket_bits(set)))]
     }
+}
+
+/// Numbers of one byte each, 32 at most, as the kernels take them.
+fn packed(bytes: impl Iterator<Item = u32>) -> [u32; 8] {
+    let mut words = [0; 8];
+    for (i, byte) in bytes.enumerate() {
+        words[i / 4] |= byte << (8 * (i % 4));
+    }
+    words
 }
 
 /// How many scalars a list of pairs comes from, at most.
@@ -260,7 +281,7 @@ pub struct Plan {
     pub(super) per_thread: u32,
     /// Groups of threads that accumulate, and the blocks that hold them.
     pub(super) accumulate_blocks: u32,
-    /// log2 of the buckets in a run of the reduction, and of the runs in a set.
+    /// log2 of the buckets in a run of the reduction, and of the runs in a set, at most.
     pub(super) log_run: u32,
     pub(super) log_runs: u32,
     /// Blocks that sum one plane.
@@ -398,7 +419,7 @@ impl Plan {
         let counts = counts.of(slice);
         let dense = counts.dense.max(1) * copies;
         let by_memory = (max_pairs.saturating_sub(counts.units) / dense).max(1);
-        let by_keys = (MAX_KEYS / shape.buckets()).max(1);
+        let by_keys = (MAX_KEYS >> (shape.window_bits() - 1)).max(1);
         let by_bins = (PAIRS_PER_BATCH / dense).max(1);
         let sets = u64::from(shape.sets);
         let most = sets.min(by_memory).min(by_keys).min(by_bins);
@@ -416,11 +437,11 @@ impl Plan {
         let accumulate_blocks = pairs.div_ceil(groups_per_block).min(waves * resident) as u32;
 
         // Enough runs to fill the card: no more, since every bit of a run's number is a plane to be summed.
-        let key_bits = shape.window_bits() - 1;
-        let all = (u64::from(shape.sets) << key_bits).next_power_of_two().ilog2();
+        let narrowest = (0..shape.sets).map(|set| shape.bucket_bits(set)).min().unwrap_or(0);
+        let all = shape.buckets().next_power_of_two().ilog2();
         let log_all_runs = (if all > 20 { 17 } else { 16 }) - group.lanes();
-        let log_run = all.saturating_sub(log_all_runs).max(2).min(key_bits);
-        let log_runs = key_bits - log_run;
+        let log_run = all.saturating_sub(log_all_runs).max(2).min(narrowest);
+        let log_runs = shape.window_bits() - 1 - log_run;
         let chunks = (1u64 << log_runs).div_ceil(groups_per_block * 8).clamp(1, 64) as u32;
         let mut plan = Self {
             group,
@@ -538,13 +559,13 @@ impl Plan {
         if self.is_dense() && bytes <= u64::from(shared) { pairs as u32 } else { 0 }
     }
 
-    /// Pairs of a bin that are put in order in `shared` bytes of shared memory: somewhat more than evenly filled bins have, with their padding; none
-    /// where they don't fit.
+    /// Pairs of a bin that are put in order in `shared` bytes of shared memory at a time: somewhat more than evenly filled bins have, with their padding, or
+    /// as many as there is room for.
     pub(super) fn bin_stage(&self, shared: u32) -> u32 {
         let padding = self.affine.map_or(0, |affine| (1 << affine.rounds) - 1) << self.fine_bits;
         let expected = self.pairs_to_sort() / u64::from(self.bins) + padding / 2;
         let room = u64::from(shared).saturating_sub(4 << self.fine_bits) / STAGED_PAIR;
-        let stage = if expected <= room { room.min(expected + expected / 8 + 512) } else { 0 };
+        let stage = room.min(expected + expected / 8 + 512);
         (stage / 2 * 2) as u32
     }
 
@@ -555,9 +576,24 @@ impl Plan {
         [deal, (4 << self.fine_bits) + STAGED_PAIR as u32 * bin_stage]
     }
 
-    /// Keys that a batch of bucket sets has.
+    /// Keys of the batch of these bucket sets.
+    pub(super) fn keys_of(&self, from: u32, to: u32) -> u32 {
+        self.shape.buckets_of(from, to) as u32
+    }
+
+    /// Runs of all sets, and log2 of those of each set, one byte each.
+    pub(super) fn runs(&self) -> (u32, [u32; 8]) {
+        let sets = 0..self.shape.sets;
+        (
+            (self.shape.buckets() >> self.log_run) as u32,
+            packed(sets.map(|set| self.shape.bucket_bits(set) - self.log_run)),
+        )
+    }
+
+    /// Keys that a batch of bucket sets has, at most.
     pub(super) fn keys(&self) -> u32 {
-        self.sets_per_batch << (self.shape.window_bits() - 1)
+        let batches = (0..self.shape.sets).step_by(self.sets_per_batch as usize);
+        batches.map(|from| self.keys_of(from, from + self.sets_per_batch)).max().unwrap_or(1)
     }
 
     /// Room in the sorted list, which may be padded.
@@ -601,14 +637,14 @@ impl Plan {
         };
         let xyzz = self.group.xyzz_bytes();
         let heads: u64 = self.head_levels().iter().map(|&n| u64::from(n)).sum();
-        let runs = u64::from(self.shape.sets) << self.log_runs;
+        let runs = u64::from(self.runs().0);
         let list = part(LIST_BYTES);
         let histogram = part(4 * (u64::from(self.bins) + 1));
         let start = part(4 * (u64::from(self.bins) + 2));
         let cursor = part(4 * (u64::from(self.bins) + 1));
         let dealt = part(PAIR * self.max_pairs());
         let sorted = part(PAIR * self.list_room());
-        let buckets = part(xyzz * u64::from(self.shape.sets) * self.shape.buckets());
+        let buckets = part(xyzz * self.shape.buckets());
         let head_keys = part(4 * heads);
         let heads = part(xyzz * heads);
         let sums = part(xyzz * runs);
@@ -701,7 +737,7 @@ mod tests {
             for t in 0..shape.copies {
                 assert_eq!(shape.shift(t), Shape { sets: 1, copies }.shift(t * (copies / shape.copies)));
             }
-            u64::from(shape.sets) * shape.buckets()
+            shape.buckets()
         };
         for copies in [11, 12, 13, 16] {
             assert!(few(1 << 18, copies) <= 1 << 19, "{:?}", Shape::fit(1 << 18, copies));
@@ -714,8 +750,13 @@ mod tests {
     #[test]
     fn a_digit_follows_from_its_own_bits_of_the_biased_scalar() {
         for shape in [Shape { sets: 1, copies: 11 }, Shape { sets: 13, copies: 1 }, Shape { sets: 4, copies: 8 }] {
-            let [widths, starts, bias] = shape.cut();
+            let [widths, starts, bias, bits] = shape.cut();
             let byte = |words: [u32; 8], i: u32| words[i as usize / 4] >> (8 * (i % 4)) & 255;
+            for set in 0..shape.sets {
+                let widest = (0..shape.copies).map(|copy| shape.width(copy * shape.sets + set)).max();
+                assert_eq!(Some(byte(bits, set) + 1), widest);
+            }
+            assert_eq!((0..shape.sets).map(|set| 1 << byte(bits, set)).sum::<u64>(), shape.buckets());
             let mut end = 0;
             for window in 0..shape.windows() {
                 assert_eq!((byte(starts, window), byte(widths, window)), (end, shape.width(window)));
@@ -754,7 +795,7 @@ mod tests {
                             let terms = AffineTerms::of(group, AffineG2::On);
                             let shape = Shape::choose(counts.dense, copies);
                             let plan = Plan::with_affine(terms, group, shape, n, counts, 132, budget);
-                            let keys = u64::from(plan.sets_per_batch) * plan.shape.buckets();
+                            let keys = u64::from(plan.keys());
                             assert!(u64::from(plan.bins) << plan.fine_bits >= keys);
                             assert!(u64::from(plan.bins) <= MAX_BINS && plan.fine_bits <= MAX_FINE_BITS, "{plan:?}");
                             assert!(plan.max_pairs() < MAX_INDEX && plan.slice >= 1);

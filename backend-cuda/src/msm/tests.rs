@@ -1,6 +1,7 @@
 //! The kernels against sums of known discrete logarithms, on the emulator.
 
 use std::cell::Cell;
+use std::collections::BTreeMap;
 
 use blstrs::{G1Affine, G2Affine, Scalar};
 use ff::Field;
@@ -314,6 +315,108 @@ fn plans_by_counts_have_room_for_all_pairs_in_fewer_batches() {
     assert!(plan.slice == len && plan.affine.is_some(), "{plan:?}");
     bench.check::<G1Affine>(&plan, &inputs, 1);
     assert!(bench.rounds.get() > 0);
+}
+
+/// The signed digits of k, lowest first, by the definition: each window's bits with the carry of the one below.
+fn digits(k: &Scalar, shape: Shape) -> Vec<i64> {
+    let smaller = [*k, -*k].map(|k| k.to_bytes_be()).into_iter().min().unwrap();
+    let negative = smaller != k.to_bytes_be();
+    let bit = |i: u32| i64::from(smaller[31 - i as usize / 8] >> (i % 8) & 1);
+    let (mut start, mut carry) = (0, 0);
+    (0..shape.windows())
+        .map(|window| {
+            let width = shape.width(window);
+            let raw = (0..width).map(|i| bit(start + i) << i).sum::<i64>() + carry;
+            start += width;
+            carry = i64::from(raw > 1 << (width - 1));
+            let digit = raw - (carry << width);
+            if negative { -digit } else { digit }
+        })
+        .collect()
+}
+
+/// Sorts all sets in one batch and compares the list with the definition: every pair once, each bucket's in one place, and in whole groups of
+/// neighbours where these are added first.
+fn check_list(bench: &Bench, plan: &Plan, scalars: &[Scalar]) -> u32 {
+    assert_eq!((plan.sets_per_batch, plan.slice), (plan.shape.sets, scalars.len() as u64), "{plan:?}");
+    let kernels = MsmKernels::load(&bench.kernels, Group::G1).unwrap();
+    let memory = bench.upload(bytes_of_scalars(scalars));
+    let len = scalars.len() as u32;
+    let segment = Segment { bases: memory.ptr(), len, scalars: memory.ptr(), index: None, montgomery: true };
+    let workspace = DeviceBuf::alloc(&bench.context, plan.workspace_bytes()).unwrap();
+    let (mut head, mut entries) = ([0u32; 2], vec![0u64; plan.list_room() as usize]);
+    // SAFETY: all buffers live to the end of this function, and the emulated stream works at once.
+    unsafe {
+        bench.stream.fill(workspace.ptr(), 0xa5, plan.workspace_bytes()).unwrap();
+        let msm = Msm::new(&kernels, plan, workspace.ptr());
+        msm.sort(&bench.stream, &[Part { segment, from: 0, len }], 0, plan.shape.sets).unwrap();
+        let layout = plan.layout();
+        bench.stream.download(head.as_mut_ptr().cast(), workspace.ptr().add(layout.list), 8).unwrap();
+        let bytes = 8 * entries.len() as u64;
+        bench.stream.download(entries.as_mut_ptr().cast(), workspace.ptr().add(layout.sorted), bytes).unwrap();
+    }
+    let [rounds, length] = head;
+    let mut found = BTreeMap::<u32, Vec<u32>>::new();
+    let mut last = None;
+    for group in entries[..length as usize].chunks(1 << rounds) {
+        let key = (group[0] >> 32) as u32;
+        for entry in group.iter().filter(|&&entry| entry as u32 != u32::MAX) {
+            assert_eq!((entry >> 32) as u32, key, "{plan:?}");
+            assert!(group[0] as u32 != u32::MAX, "{plan:?}");
+            found.entry(key).or_default().push(*entry as u32);
+        }
+        if rounds == 0 {
+            assert!(last <= Some(key), "{plan:?}");
+            last = Some(key);
+        }
+    }
+    let mut expected = BTreeMap::<u32, Vec<u32>>::new();
+    for (i, k) in scalars.iter().enumerate() {
+        for (window, digit) in (0..).zip(digits(k, plan.shape)) {
+            let (copy, set) = (window / plan.shape.sets, window % plan.shape.sets);
+            if digit != 0 {
+                let key = plan.shape.buckets_of(0, set) as u32 + digit.unsigned_abs() as u32 - 1;
+                let low = u32::from(digit < 0) << 31 | (copy * plan.spacing * len + i as u32);
+                expected.entry(key).or_default().push(low);
+            }
+        }
+    }
+    for lows in found.values_mut().chain(expected.values_mut()) {
+        lows.sort_unstable();
+    }
+    assert!(found == expected, "{plan:?}");
+    rounds
+}
+
+#[test]
+fn lists_are_right_however_unevenly_bins_are_filled() {
+    let Some(bench) = Bench::new() else { return };
+    let mut rng = ChaCha20Rng::seed_from_u64(54);
+    let plan = |shape, scalars: &[Scalar], terms| {
+        let len = scalars.len() as u64;
+        Plan::with_affine(terms, Group::G1, shape, len, counts_of(scalars), 2, 1 << 28)
+    };
+    // Every pair in the first of 128 bins, of which a block can hold some 700 pairs at a time: at once, in several turns, in too many, and with one
+    // bucket that alone has too many.
+    let wide = Shape { sets: 16, copies: 2 };
+    for (n, equal) in [(300, 0), (1500, 0), (2200, 0), (6000, 0), (400, 1500), (1, 1)] {
+        let mut scalars: Vec<_> = (0..n).map(|_| Scalar::from(2 + u64::from(rng.next_u32() % 4000))).collect();
+        scalars.extend(vec![-Scalar::from(1234); equal]);
+        check_list(&bench, &plan(wide, &scalars, None), &scalars);
+    }
+    // Windows of 13 and of 14 bits in one set, so that the lower buckets have twice the pairs; neighbours are added.
+    let terms = Some(AffineTerms { least: 1 << 14, resident: 4 });
+    let scalars = [random(&mut rng, 9000), mixed(&mut rng, 500)].concat();
+    let plan_of = plan(Shape { sets: 1, copies: 19 }, &scalars, terms);
+    assert!(plan_of.bins > 8 && check_list(&bench, &plan_of, &scalars) > 0);
+    // Scalars at every limit, sets of different widths.
+    for shape in [Shape { sets: 13, copies: 1 }, Shape { sets: 3, copies: 7 }, Shape { sets: 32, copies: 1 }, wide] {
+        let mut scalars = mixed(&mut rng, 300);
+        let half = (-Scalar::ONE) * Scalar::from(2).invert().unwrap();
+        scalars.extend([half, half + Scalar::ONE, half - Scalar::ONE, -Scalar::from(2), Scalar::ZERO]);
+        check_list(&bench, &plan(shape, &scalars, None), &scalars);
+    }
+    check_list(&bench, &plan(wide, &[Scalar::ZERO], None), &[Scalar::ZERO]);
 }
 
 #[test]
