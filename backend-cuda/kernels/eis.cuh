@@ -426,13 +426,14 @@ SP_FN void eis_part(u32 top) {
 #endif
 }
 
-// x w / 2^160.
-SP_FN Eis eis_mul(const Eis &x, const EisFactor &y) {
+// x w / 2^160. The branches depend on what the next part needs as well, so that it's loaded before, while there is something else to do,
+// and `soon` is any limbs of what comes after.
+SP_FN Eis eis_mul(const Eis &x, const EisFactor &y, u32 soon = 0xffffffffu) {
     u32 a[9], b[9];
     eis_dot<true>(a, x.a, y.w.a, x.b, y.turned.a);
-    eis_part(x.a[3]);
+    eis_part(x.a[3] & y.w.b[3] & y.turned.b[3]);
     eis_dot<true>(b, x.a, y.w.b, x.b, y.turned.b);
-    eis_part(x.b[3]);
+    eis_part(x.b[3] & soon);
     return eis_reduce(a, b);
 }
 

@@ -5,8 +5,8 @@
 #define NTT_LOG_BLOCK 9
 #define NTT_BLOCK (1 << NTT_LOG_BLOCK)
 #define NTT_THREADS (NTT_BLOCK / 4)
-// Blocks per multiprocessor that the registers are meant to suffice for; with four in place of five nothing is spilled on sm_100.
-#if SP_PTX && __CUDA_ARCH__ == 1000
+// Blocks per multiprocessor that the registers are meant to suffice for; with four in place of five nothing is spilled on sm_100 and sm_120.
+#if SP_PTX && __CUDA_ARCH__ >= 1000
 #define NTT_COLUMN_BLOCKS 4
 #else
 #define NTT_COLUMN_BLOCKS 5
@@ -118,14 +118,23 @@ static __device__ __forceinline__ void ntt_step_twiddles(Eis (&x)[4], u32 u, u32
 SP_FN void ntt_pass_twiddles(Eis (&x)[4], u32 u, u32 log_r, u32 log_s, u32 column, const NttTables &tables) {
     const u32 log_low = tables.log_n - tables.log_big, order = log_r + log_s;
     const bool direct = order <= tables.log_big;
+    // reverse(4u + k) is reverse(4u) and reverse2(k) quarters of the column's length: in that order exponents go on by one constant.
+    const u32 scaled = column << (tables.log_n - order);
+    u32 e = ntt_reverse(4 * u, log_r) * scaled, step = scaled << (log_r - 2);
     if (!direct && tables.full != nullptr) {
-        const u32 n = 1u << tables.log_n, half = n >> 1;
+        const u32 half = 1u << (tables.log_n - 1);
+        if (tables.inverted) {
+            e = 0 - e;
+            step = 0 - step;
+        }
+        Eis next = ntt_table(tables.full + (e & (half - 1)));
         SP_UNROLL
-        for (int k = 0; k < 4; k++) {
-            const u32 e = (ntt_reverse(4 * ntt_opaque(u) + k, log_r) * column) << (tables.log_n - order);
-            const u32 i = tables.inverted ? (n - e) & (n - 1) : e;
-            const Eis w = ntt_table(tables.full + (i & (half - 1)));
-            x[k] = eis_mul(x[k], eis_factor(eis_select(i >= half, eis_negative(w), w)));
+        for (int i = 0; i < 4; i++) {
+            Eis &y = x[ntt_reverse2(i)];
+            const EisFactor w = eis_factor(eis_select((e & half) != 0, eis_negative(next), next));
+            e += step;
+            if (i < 3) next = ntt_table(tables.full + (e & (half - 1)));
+            y = eis_mul(y, w, next.a[3] & next.b[3]);
         }
         return;
     }
@@ -133,13 +142,37 @@ SP_FN void ntt_pass_twiddles(Eis (&x)[4], u32 u, u32 log_r, u32 log_s, u32 colum
 #pragma unroll 1
 #endif
     for (int factor = 0; factor < (direct ? 1 : 2); factor++) {
+        const auto entry = [&]() { return factor == 0 ? tables.big + (e >> log_low) : tables.low + (e & ((1u << log_low) - 1)); };
+        Eis next = ntt_table(entry());
         SP_UNROLL
-        for (int k = 0; k < 4; k++) {
-            const u32 e = (ntt_reverse(4 * ntt_opaque(u) + k, log_r) * column) << (tables.log_n - order);
-            const Eis *entry = factor == 0 ? tables.big + (e >> log_low) : tables.low + (e & ((1u << log_low) - 1));
-            x[k] = eis_mul(x[k], eis_factor(ntt_table(entry)));
+        for (int i = 0; i < 4; i++) {
+            Eis &y = x[ntt_reverse2(i)];
+            const EisFactor w = eis_factor(next);
+            e += step;
+            if (i < 3) next = ntt_table(entry());
+            y = eis_mul(y, w, next.a[3] & next.b[3]);
         }
+        e -= 4 * step;
     }
+}
+
+// Has the entries of the full table that `ntt_pass_twiddles` will want fetched into the second cache: they're used once, far from each other.
+static __device__ __forceinline__ void ntt_prefetch_twiddles(u32 u, u32 log_r, u32 log_s, u32 column, const NttTables &tables) {
+#if SP_PTX
+    const u32 order = log_r + log_s, half = 1u << (tables.log_n - 1);
+    if (order <= tables.log_big || tables.full == nullptr) return;
+    const u32 scaled = column << (tables.log_n - order);
+    u32 e = ntt_reverse(4 * u, log_r) * scaled, step = scaled << (log_r - 2);
+    if (tables.inverted) {
+        e = 0 - e;
+        step = 0 - step;
+    }
+    SP_UNROLL
+    for (int i = 0; i < 4; i++) {
+        asm volatile("prefetch.global.L2 [%0];" ::"l"(tables.full + (e & (half - 1))));
+        e += step;
+    }
+#endif
 }
 
 // The block's elements as two planes of 16-byte halves.
@@ -154,25 +187,40 @@ struct NttLayout {
     u32 u;
 };
 
-static __device__ __forceinline__ u32 ntt_slot(const NttLayout &at, u32 row) {
-    const u32 i = (row << at.row_shift) + (at.c << at.column_shift);
-    return i ^ ((i >> 3) & 7) ^ ((i >> 2) & 4);
+// The places of a thread's four elements, in bytes. What tells the elements of a level apart is two bits of the row that are zero for
+// the first, and the swizzle is linear over bits: so element k's place is the first one's, with the same two constants for all threads.
+struct NttPlaces {
+    u32 first;
+    u32 step[2];
+};
+
+static __device__ __forceinline__ NttPlaces ntt_places(const NttLayout &at, u32 level) {
+    const u32 first = (ntt_position(ntt_opaque(at.u), 0, level) << at.row_shift) + (at.c << at.column_shift), bit = 16u << (level + at.row_shift);
+    const auto place = [](u32 i) { return i ^ ((i >> 3) & 112) ^ ((i >> 2) & 64); };
+    return NttPlaces{place(16 * first), {place(bit), place(2 * bit)}};
+}
+
+static __device__ __forceinline__ uint4 *ntt_place(const NttPlaces &at, u32 k) {
+    const u32 bytes = at.first ^ (k & 1 ? at.step[0] : 0) ^ (k & 2 ? at.step[1] : 0);
+    return reinterpret_cast<uint4 *>(reinterpret_cast<char *>(ntt_shared) + bytes);
 }
 
 // Hands the elements over from the rows of one level to those of another.
 static __device__ __forceinline__ void ntt_exchange(Eis (&x)[4], const NttLayout &at, u32 from, u32 to) {
+    const NttPlaces source = ntt_places(at, from);
     __syncthreads();
     SP_UNROLL
     for (int k = 0; k < 4; k++) {
-        const u32 s = ntt_slot(at, ntt_position(ntt_opaque(at.u), k, from));
-        ntt_shared[s] = make_uint4(x[k].a[0], x[k].a[1], x[k].a[2], x[k].a[3]);
-        ntt_shared[s + NTT_BLOCK] = make_uint4(x[k].b[0], x[k].b[1], x[k].b[2], x[k].b[3]);
+        uint4 *const place = ntt_place(source, k);
+        place[0] = make_uint4(x[k].a[0], x[k].a[1], x[k].a[2], x[k].a[3]);
+        place[NTT_BLOCK] = make_uint4(x[k].b[0], x[k].b[1], x[k].b[2], x[k].b[3]);
     }
+    const NttPlaces target = ntt_places(at, to);
     __syncthreads();
     SP_UNROLL
     for (int k = 0; k < 4; k++) {
-        const u32 s = ntt_slot(at, ntt_position(ntt_opaque(at.u), k, to));
-        const uint4 lo = ntt_shared[s], hi = ntt_shared[s + NTT_BLOCK];
+        const uint4 *const place = ntt_place(target, k);
+        const uint4 lo = place[0], hi = place[NTT_BLOCK];
         x[k] = Eis{{lo.x, lo.y, lo.z, lo.w}, {hi.x, hi.y, hi.z, hi.w}};
     }
 }
@@ -223,11 +271,28 @@ struct NttSource {
     u32 split;
 };
 
-static __device__ __forceinline__ Eis ntt_read(const NttSource &from, u32 i) {
-    if (from.split) return eis_load(reinterpret_cast<const Eis *>(from.in) + i);
-    if (i >= from.length) return Eis{{0, 0, 0, 0}, {0, 0, 0, 0}};
-    const Fr x = fr_load(from.in + i);
-    return eis_split(from.times == nullptr ? x : fr_mul(x, fr_load(from.times + i)));
+// Reads a thread's elements first + k stride: all of them before anything is done to one.
+static __device__ __forceinline__ void ntt_read(Eis (&x)[4], const NttSource &from, u32 first, u32 stride) {
+    Fr v[4];
+    SP_UNROLL
+    for (u32 k = 0; k < 4; k++) {
+        const u32 i = first + k * stride;
+        v[k] = i < from.length ? fr_load(from.in + i) : Fr{{0, 0, 0, 0, 0, 0, 0, 0}};
+    }
+    if (from.split) {
+        SP_UNROLL
+        for (int k = 0; k < 4; k++) {
+            const Fr &t = v[k];
+            x[k] = Eis{{t.v[0], t.v[1], t.v[2], t.v[3]}, {t.v[4], t.v[5], t.v[6], t.v[7]}};
+        }
+        return;
+    }
+    SP_UNROLL
+    for (u32 k = 0; k < 4; k++) {
+        const u32 i = first + k * stride;
+        if (from.times != nullptr && i < from.length) v[k] = fr_mul(v[k], fr_load(from.times + i));
+        x[k] = eis_split(v[k]);
+    }
 }
 
 // What is written: x, or p[i] q[i] - x where those are given. Pairs of digits if `split`, else residues.
@@ -252,13 +317,13 @@ static __device__ __forceinline__ void ntt_write(const NttTarget &to, u32 i, con
 template <bool DIF> static __device__ __forceinline__ void ntt_columns(const NttSource &from, const NttTarget &to, const NttTables &tables, u32 log_r, u32 log_s) {
     const u32 log_c = NTT_LOG_BLOCK - log_r;
     const NttLayout at{log_c, 0, threadIdx.x & ((1u << log_c) - 1), threadIdx.x >> log_c};
-    const u32 id = (blockIdx.x << log_c) + at.c, columns = 1u << (tables.log_n - log_r);
+    const u32 columns = 1u << (tables.log_n - log_r);
     // Computed anew at each use, for lack of registers.
     const auto again = [&]() {
 #if NTT_PLACE_ANEW
         return (block_again() << log_c) + (thread_again() & ((1u << log_c) - 1));
 #else
-        return ntt_opaque(id);
+        return (blockIdx.x << log_c) + at.c;
 #endif
     };
     const auto column = [&]() { return again() & ((1u << log_s) - 1); };
@@ -267,9 +332,11 @@ template <bool DIF> static __device__ __forceinline__ void ntt_columns(const Ntt
         return ((i >> log_s) << (log_s + log_r)) + (i & ((1u << log_s) - 1));
     };
     const u32 level_in = DIF ? log_r - 2 : 0, level_out = DIF ? 0 : log_r - 2;
+    // What these exponents are made of isn't kept until they're wanted again, for lack of registers.
+    ntt_prefetch_twiddles(at.u, ntt_opaque(log_r), ntt_opaque(log_s), column(), tables);
+    const u32 first = base() + (ntt_position(at.u, 0, level_in) << log_s);
     Eis x[4];
-    SP_UNROLL
-    for (int k = 0; k < 4; k++) x[k] = id < columns ? ntt_read(from, base() + (ntt_position(at.u, k, level_in) << log_s)) : Eis{{0, 0, 0, 0}, {0, 0, 0, 0}};
+    ntt_read(x, from, first, 1u << (level_in + log_s));
     if (DIF) {
         ntt_column_dif(x, at, log_r, tables);
         ntt_pass_twiddles(x, at.u, log_r, log_s, column(), tables);
@@ -278,8 +345,9 @@ template <bool DIF> static __device__ __forceinline__ void ntt_columns(const Ntt
         ntt_column_dit(x, at, log_r, tables);
     }
     if (again() < columns) {
+        const u32 place = base() + (ntt_position(ntt_opaque(at.u), 0, level_out) << log_s);
         SP_UNROLL
-        for (int k = 0; k < 4; k++) ntt_write(to, base() + (ntt_position(ntt_opaque(at.u), k, level_out) << log_s), x[k]);
+        for (int k = 0; k < 4; k++) ntt_write(to, place + ((u32)k << (level_out + log_s)), x[k]);
     }
 }
 
@@ -305,20 +373,18 @@ extern "C" __global__ void __launch_bounds__(NTT_THREADS, 4)
              u32 log_r, u32 do_dif, u32 do_dit, const Eis *scale_high, const Eis *scale_low, u32 log_low, u32 form) {
     const u32 log_t = log_r - 2;
     const NttLayout at{0, log_r, threadIdx.x >> log_t, threadIdx.x & ((1u << log_t) - 1)};
-    const u32 id = (blockIdx.x << (NTT_LOG_BLOCK - log_r)) + at.c;
     const u32 count = 1u << (log_n - log_r);
     const auto again = [&]() {
 #if NTT_PLACE_ANEW
         return (block_again() << (NTT_LOG_BLOCK - log_r)) + (thread_again() >> log_t);
 #else
-        return ntt_opaque(id);
+        return (blockIdx.x << (NTT_LOG_BLOCK - log_r)) + at.c;
 #endif
     };
     const auto base = [&]() { return again() << log_r; };
     const NttSource from{in, times, length, form & 1};
     Eis x[4];
-    SP_UNROLL
-    for (int k = 0; k < 4; k++) x[k] = id < count ? ntt_read(from, base() + ntt_position(at.u, k, log_t)) : Eis{{0, 0, 0, 0}, {0, 0, 0, 0}};
+    ntt_read(x, from, base() + ntt_position(at.u, 0, log_t), 1u << log_t);
     if (do_dif) {
         ntt_column_dif(x, at, log_r, NttTables{dif_small, nullptr, nullptr, nullptr, 0, form & 4, log_n, log_small, 0});
     } else {
