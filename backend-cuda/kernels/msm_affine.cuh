@@ -92,7 +92,8 @@ SP_FN AffineCase affine_denominator(const AffineInput &in, const Fp &x1, const F
     const bool none1 = is_nothing(x1), none2 = is_nothing(x2);
     AffineCase which = none1 ? (none2 ? AFFINE_INFINITY : AFFINE_SECOND) : none2 ? AFFINE_FIRST : AFFINE_SUM;
     d = sub(x2, x1);
-    if (which == AFFINE_SUM && (is_zero(d) || is_zero(x1) || is_zero(x2))) {
+    // The lowest limbs tell the rare cases well enough: what they let through by chance comes back as a sum.
+    if (which == AFFINE_SUM && (d.v[0] == 0 || x1.v[0] == 0 || x2.v[0] == 0)) {
         Fp twice_y;
         which = affine_rare(in.a, in.b, in.minus_a, in.minus_b, twice_y);
         if (which == AFFINE_TWICE) d = twice_y;
@@ -109,7 +110,7 @@ SP_COLD Fp affine_three_squares(const char *at) {
 
 // What a thread keeps in shared memory. Points are on their way to it while the multiplier works: those of the next addition, once
 // the last use of the present one's is past. (Prefetching them to the L2 cache instead let half of them be evicted again.)
-enum { AFFINE_X1, AFFINE_X2, AFFINE_Y1, AFFINE_Y2, AFFINE_BEFORE, AFFINE_INVERSE, AFFINE_SLOTS };
+enum { AFFINE_X1, AFFINE_X2, AFFINE_Y1, AFFINE_Y2, AFFINE_BEFORE, AFFINE_INVERSE, AFFINE_FACTOR, AFFINE_SLOTS };
 #define AFFINE_SHARED_WORDS (AFFINE_SLOTS * 3 * MSM_THREADS)
 
 // Copies run beside the arithmetic from Ampere on; before, they are loads and stores.
@@ -157,10 +158,11 @@ SP_FN Fp staged_x(const Stash &stash, int slot, const char *from) {
     return from ? stash.get(slot) : affine_nothing();
 }
 
+// -y is in (0, p]: p for y = 0, which only infinity has (the curve's order is odd), and infinity's y is never used.
 SP_FN Fp staged_y(const Stash &stash, int slot, const char *from, bool minus) {
     if (!from) return fp_zero();
     const Fp y = stash.get(slot);
-    return select(minus, neg(y), y);
+    return select(minus, fp_neg_lazy(y), y);
 }
 
 // Products of one lane's denominators before each addition, in device memory.
@@ -179,9 +181,9 @@ struct AffineProducts {
     }
 };
 
-// The product of this lane's denominators in a pass of `per` additions.
+// The product of this lane's denominators in a pass of `per` additions. Products stay below 1.41 p where they only meet products: for factors
+// below 2p and 1.41 p, a b / 2^384 + p is less than that, since p is 0.102 times 2^384.
 SP_FN Fp affine_forward(const AffineRound<Fp> &round, u32 from, u32 per, const AffineProducts &before, const Stash &stash) {
-    Fp product = fp_one();
     u32 j = from + affine_lane();
     AffineInput next = round.input(j, round.two_pairs(j));
     uint4 two = round.two_pairs(j + 32);
@@ -202,14 +204,15 @@ SP_FN Fp affine_forward(const AffineRound<Fp> &round, u32 from, u32 per, const A
         stage_wait<1>();
         Fp d;
         affine_denominator(in, staged_x(stash, slot, in.a), staged_x(stash, slot + 1, in.b), d);
-        if (k == 0) {
-            product = d;
-        } else {
+        // The product so far is in shared memory: handed on in registers, it would be moved each time.
+        if (k > 0) {
+            const Fp product = stash.get(AFFINE_FACTOR);
             before.put(k, product);
-            product = mul(product, d);
+            d = fp_mul_lazy(product, d);
         }
+        stash.put(AFFINE_FACTOR, d);
     }
-    return product;
+    return fp_reduce_once(stash.get(AFFINE_FACTOR));
 }
 
 // The sums, last addition first; `inverse` is that of `affine_forward`'s product. Sum j goes to `out`, or stays with the round.
@@ -244,12 +247,16 @@ SP_FN void affine_backward(const AffineRound<Fp> &round, u32 from, u32 per, cons
         Fp d;
         const AffineCase which = affine_denominator(in, staged_x(stash, AFFINE_X1, in.a), staged_x(stash, AFFINE_X2, in.b), d);
         // One product a turn, so that the code fits the instruction caches: 1 / d and the inverse of what is left (not for the last addition), the
-        // slope, y + y1.
-        Fp t = stash.get(k > 0 ? AFFINE_BEFORE : AFFINE_INVERSE), x = d;
+        // slope, y + y1. A product's first factor waits in shared memory, and its result goes there: values that the turns hand on in registers
+        // cost moves and selects, on the multiplier's pipe.
+        if (k == 0) stash.put(AFFINE_FACTOR, stash.get(AFFINE_INVERSE));
+        Fp x = d;
         SP_NO_UNROLL
         for (int turn = k > 0 ? 0 : 2; turn < 4; turn++) {
+            const Fp first = stash.get(turn < 2 ? AFFINE_BEFORE : AFFINE_FACTOR);
             Fp factor;
             if (turn < 2) {
+                if (turn == 0) stash.put(AFFINE_BEFORE, x);
                 factor = stash.get(AFFINE_INVERSE);
             } else if (turn == 2) {
                 stage_wait<0>();
@@ -262,19 +269,16 @@ SP_FN void affine_backward(const AffineRound<Fp> &round, u32 from, u32 per, cons
                 factor = sub(stash.get(AFFINE_X1), x);
                 if (k > 0) stage_x(k - 1);
             }
-            const Fp product = mul(select(turn == 1, x, t), factor);
-            if (turn == 1)
-                stash.put(AFFINE_INVERSE, product);
-            else
-                t = product;
+            const Fp product = fp_mul_lazy(first, factor);
+            stash.put(turn == 1 ? AFFINE_INVERSE : AFFINE_FACTOR, product);
             if (turn == 2) {
-                x = sub(sub(sqr(product), stash.get(AFFINE_X1)), stash.get(AFFINE_X2));
+                x = fp_reduce_once(sub(sub(fp_sqr_lazy(product), stash.get(AFFINE_X1)), stash.get(AFFINE_X2)));
                 if (which == AFFINE_FIRST || which == AFFINE_SECOND) x = stash.get(which == AFFINE_FIRST ? AFFINE_X1 : AFFINE_X2);
             }
         }
         Fp y = stash.get(AFFINE_Y1);
         if (k > 0) stage_y();
-        if (which == AFFINE_SUM || which == AFFINE_TWICE) y = sub(t, y);
+        if (which == AFFINE_SUM || which == AFFINE_TWICE) y = fp_reduce_once(sub(stash.get(AFFINE_FACTOR), y));
         if (which == AFFINE_INFINITY) {
             x = out ? fp_zero() : affine_nothing();
             y = fp_zero();

@@ -156,25 +156,6 @@ SP_FN void ntt_pass_twiddles(Eis (&x)[4], u32 u, u32 log_r, u32 log_s, u32 colum
     }
 }
 
-// Has the entries of the full table that `ntt_pass_twiddles` will want fetched into the second cache: they're used once, far from each other.
-static __device__ __forceinline__ void ntt_prefetch_twiddles(u32 u, u32 log_r, u32 log_s, u32 column, const NttTables &tables) {
-#if SP_PTX
-    const u32 order = log_r + log_s, half = 1u << (tables.log_n - 1);
-    if (order <= tables.log_big || tables.full == nullptr) return;
-    const u32 scaled = column << (tables.log_n - order);
-    u32 e = ntt_reverse(4 * u, log_r) * scaled, step = scaled << (log_r - 2);
-    if (tables.inverted) {
-        e = 0 - e;
-        step = 0 - step;
-    }
-    SP_UNROLL
-    for (int i = 0; i < 4; i++) {
-        asm volatile("prefetch.global.L2 [%0];" ::"l"(tables.full + (e & (half - 1))));
-        e += step;
-    }
-#endif
-}
-
 // The block's elements as two planes of 16-byte halves.
 extern __shared__ uint4 ntt_shared[];
 
@@ -332,8 +313,6 @@ template <bool DIF> static __device__ __forceinline__ void ntt_columns(const Ntt
         return ((i >> log_s) << (log_s + log_r)) + (i & ((1u << log_s) - 1));
     };
     const u32 level_in = DIF ? log_r - 2 : 0, level_out = DIF ? 0 : log_r - 2;
-    // What these exponents are made of isn't kept until they're wanted again, for lack of registers.
-    ntt_prefetch_twiddles(at.u, ntt_opaque(log_r), ntt_opaque(log_s), column(), tables);
     const u32 first = base() + (ntt_position(at.u, 0, level_in) << log_s);
     Eis x[4];
     ntt_read(x, from, first, 1u << (level_in + log_s));
