@@ -491,6 +491,15 @@ impl Plan {
         (self.counts.dense * self.windows_per_batch()).max(1)
     }
 
+    /// Pairs that `keys` of the fullest buckets have: those that the narrowest windows add to.
+    fn fullest(&self, keys: u64) -> u64 {
+        let shape = self.shape;
+        let share =
+            |set| (0..shape.copies).map(|copy| 0.5f64.powi(shape.width(copy * shape.sets + set) as i32 - 1)).sum();
+        let fullest = (0..shape.sets).map(share).fold(0.0, f64::max);
+        (self.counts.dense as f64 * fullest * keys as f64) as u64
+    }
+
     /// Whether most scalars have pairs: only then do a tile's fill the bins.
     fn is_dense(&self) -> bool {
         4 * self.counts.dense >= self.slice
@@ -499,7 +508,8 @@ impl Plan {
     /// Sets bins and tiles by the number of pairs.
     fn cut_sort(&mut self) {
         let (keys, pairs) = (u64::from(self.keys()), self.pairs_to_sort());
-        let wanted_bins = (pairs / (1 << 14)).clamp(1, 2048).max(pairs / PAIRS_PER_BIN).min(MAX_BINS);
+        let even = self.fullest(keys);
+        let wanted_bins = (even / (1 << 14)).clamp(1, 2048).max(even / PAIRS_PER_BIN).min(MAX_BINS);
         let bins_of = |fine_bits: u32| keys.div_ceil(1 << fine_bits);
         self.fine_bits = (keys / wanted_bins).max(1).ilog2().min(MAX_FINE_BITS);
         while bins_of(self.fine_bits) > MAX_BINS {
@@ -559,11 +569,11 @@ impl Plan {
         if self.is_dense() && bytes <= u64::from(shared) { pairs as u32 } else { 0 }
     }
 
-    /// Pairs of a bin that are put in order in `shared` bytes of shared memory at a time: somewhat more than evenly filled bins have, with their padding, or
+    /// Pairs of a bin that are put in order in `shared` bytes of shared memory at a time: somewhat more than the fullest bins should have, with their padding, or
     /// as many as there is room for.
     pub(super) fn bin_stage(&self, shared: u32) -> u32 {
         let padding = self.affine.map_or(0, |affine| (1 << affine.rounds) - 1) << self.fine_bits;
-        let expected = self.pairs_to_sort() / u64::from(self.bins) + padding / 2;
+        let expected = self.fullest(1 << self.fine_bits) + padding / 2;
         let room = u64::from(shared).saturating_sub(4 << self.fine_bits) / STAGED_PAIR;
         let stage = room.min(expected + expected / 8 + 512);
         (stage / 2 * 2) as u32

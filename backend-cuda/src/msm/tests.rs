@@ -335,6 +335,10 @@ fn digits(k: &Scalar, shape: Shape) -> Vec<i64> {
         .collect()
 }
 
+fn power_of_two(exponent: u32) -> Scalar {
+    Scalar::from(2).pow_vartime([u64::from(exponent)])
+}
+
 /// Sorts all sets in one batch and compares the list with the definition: every pair once, each bucket's in one place, and in whole groups of
 /// neighbours where these are added first.
 fn check_list(bench: &Bench, plan: &Plan, scalars: &[Scalar]) -> u32 {
@@ -396,13 +400,19 @@ fn lists_are_right_however_unevenly_bins_are_filled() {
         let len = scalars.len() as u64;
         Plan::with_affine(terms, Group::G1, shape, len, counts_of(scalars), 2, 1 << 28)
     };
-    // Every pair in the first of 128 bins, of which a block can hold some 700 pairs at a time: at once, in several turns, in too many, and with one
-    // bucket that alone has too many.
-    let wide = Shape { sets: 16, copies: 2 };
-    for (n, equal) in [(300, 0), (1500, 0), (2200, 0), (6000, 0), (400, 1500), (1, 1)] {
-        let mut scalars: Vec<_> = (0..n).map(|_| Scalar::from(2 + u64::from(rng.next_u32() % 4000))).collect();
-        scalars.extend(vec![-Scalar::from(1234); equal]);
-        check_list(&bench, &plan(wide, &scalars, None), &scalars);
+    // Sixteen bins, each with room for some 1600 pairs at a time. Several windows of each of 900 scalars have their pair in the first: it is sorted at once,
+    // in two to four turns, or without order; or one of its buckets alone has too many.
+    let wide = Shape { sets: 2, copies: 8 };
+    for (copies, equal) in [(1, 0), (3, 0), (5, 0), (7, 0), (8, 0), (5, 800), (3, 900)] {
+        let scalars: Vec<Scalar> = (0..900)
+            .map(|i| {
+                let mut value = || 2 + if i < equal { 1234 } else { u64::from(rng.next_u32() % 4000) };
+                (0..copies).map(|copy| Scalar::from(value()) * power_of_two(wide.shift(copy))).sum()
+            })
+            .collect();
+        let plan = plan(wide, &scalars, None);
+        assert!((1600..1700).contains(&plan.bin_stage(1 << 20)) && plan.bins == 16, "{plan:?}");
+        check_list(&bench, &plan, &scalars);
     }
     // Windows of 13 and of 14 bits in one set, so that the lower buckets have twice the pairs; neighbours are added.
     let terms = Some(AffineTerms { least: 1 << 14, resident: 4 });
