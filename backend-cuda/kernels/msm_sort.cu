@@ -213,8 +213,7 @@ SP_FN u32 block_scan(u32 value, u32 *warps) {
 }
 
 // Deals pairs to their bins: bin 0 to `sorted`, the others to `dealt`, at the same positions. A tile reserves room in each bin once. With `stage`, which
-// is how many pairs of a tile find room there, they are gathered by bin in shared memory and go out in runs. There is room for one block to a
-// multiprocessor, so each scalar is asked for while the one before it is dealt with.
+// is how many pairs of a tile find room there, they are gathered by bin in shared memory and go out in runs.
 // Shared memory: (bins + 1) u32; with `stage` twice that, in an even number of them, and `stage` pairs.
 extern "C" __global__ void __launch_bounds__(SORT_THREADS)
     msm_deal(const Fr *scalars, const u32 *index, u32 len, u32 montgomery, u32 first_index, u32 stride, const __grid_constant__ Words widths,
@@ -230,15 +229,11 @@ extern "C" __global__ void __launch_bounds__(SORT_THREADS)
     const Cut cut{num_windows, sets, set_from, set_to};
     const Windows windows{widths, starts, bias, bits};
     const u32 tile = blockDim.x * per_thread, lane = threadIdx.x & 31;
-    Fr next = segment_scalar(s, blockIdx.x * tile + threadIdx.x);
     for (u32 from = blockIdx.x * tile; from < len; from += gridDim.x * tile) {
         for (u32 b = threadIdx.x; b <= bins; b += blockDim.x) counter[b] = 0;
         __syncthreads();
-        const Fr first = next;
         for (u32 k = 0; k < per_thread; k++) {
-            const Fr scalar = next;
-            if (k + 1 < per_thread) next = segment_scalar(s, from + (k + 1) * blockDim.x + threadIdx.x);
-            const Digits d = digits_of(scalar, montgomery, windows);
+            const Digits d = digits_of(segment_scalar(s, from + k * blockDim.x + threadIdx.x), montgomery, windows);
             const u32 units = __ballot_sync(0xffffffffu, d.unit && set_from == 0);
             if (lane == 0 && units != 0) atomicAdd(&counter[0], __popc(units));
             if (d.dense)
@@ -265,12 +260,9 @@ extern "C" __global__ void __launch_bounds__(SORT_THREADS)
             }
         }
         __syncthreads();
-        next = first;
         for (u32 k = 0; k < per_thread; k++) {
             const u32 i = from + k * blockDim.x + threadIdx.x;
-            const Fr scalar = next;
-            next = segment_scalar(s, k + 1 < per_thread ? i + blockDim.x : from + gridDim.x * tile + threadIdx.x);
-            const Digits d = digits_of(scalar, montgomery, windows);
+            const Digits d = digits_of(segment_scalar(s, i), montgomery, windows);
             const bool unit = d.unit && set_from == 0;
             const u32 units = __ballot_sync(0xffffffffu, unit);
             u32 base = 0;

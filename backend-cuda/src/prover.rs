@@ -150,16 +150,11 @@ fn start(key: &Arc<DeviceKey>, inputs: LentInputs<'_>) -> Result<CudaPending, Cu
     // The only allocation; it comes before any vector is touched.
     let outbox = key.outbox()?;
     let slot = key.lease();
-    let mut job = Job { key: key.clone(), outbox: Some(outbox), plans: [const { None }; 4] };
-    let h = match job.take_inputs(&slot, evaluations, witness) {
-        Ok(h) => h,
-        Err(error) => {
-            job.settle(&slot);
-            return Err(error);
-        }
-    };
+    let job = Job { key: key.clone(), outbox: Some(outbox), plans: [const { None }; 4] };
+    let mut queueing = Queueing { slot, job: Some(job) };
+    let h = queueing.take_inputs(evaluations, witness)?;
     if key.residency.is_resident() {
-        let job = job.finish_queueing(&slot, &[SumId::Hl], h, &AtomicBool::new(false))?;
+        let job = queueing.finish(&[SumId::Hl], h, &AtomicBool::new(false))?;
         return Ok(CudaPending { state: Some(State::Queued(job)) });
     }
     let cancel = Arc::new(AtomicBool::new(false));
@@ -167,9 +162,52 @@ fn start(key: &Arc<DeviceKey>, inputs: LentInputs<'_>) -> Result<CudaPending, Cu
     let thread = std::thread::Builder::new()
         .name("cuda-stream".into())
         .stack_size(1 << 20)
-        .spawn(move || job.finish_queueing(&slot, &[SumId::Hl, SumId::B2, SumId::A, SumId::B1], h, &cancelled))
+        .spawn(move || queueing.finish(&[SumId::Hl, SumId::B2, SumId::A, SumId::B1], h, &cancelled))
         .map_err(|_| CudaError::Unusable("no thread could be started for streaming"))?;
     Ok(CudaPending { state: Some(State::Streaming { thread, cancel, key: key.clone() }) })
+}
+
+/// A job on its way to a slot's lanes. If it doesn't get there, by an error or a panic or because no thread can be started, the lanes are waited for:
+/// nothing may still be on its way to the outbox, or be left for the slot's next proof to trip over.
+struct Queueing {
+    slot: SlotLease,
+    /// `None` once all of it is queued.
+    job: Option<Job>,
+}
+
+impl Queueing {
+    fn take_inputs(
+        &mut self,
+        evaluations: Option<LentEvaluations<'_>>,
+        witness: Lent<'_>,
+    ) -> Result<DevicePtr, CudaError> {
+        let Some(job) = &mut self.job else { return Err(CudaError::Cancelled) };
+        job.take_inputs(&self.slot, evaluations, witness)
+    }
+
+    /// Queues the sums that are left, and what says that all are done.
+    fn finish(mut self, sums: &[SumId], h: DevicePtr, cancel: &AtomicBool) -> Result<Job, CudaError> {
+        let (Some(job), slot) = (&self.job, &self.slot) else { return Err(CudaError::Cancelled) };
+        for &sum in sums {
+            job.queue(slot, sum, h, cancel)?;
+        }
+        let done = job.outbox.iter().flat_map(|outbox| &outbox.done);
+        for ((lane, lane_done), done) in slot.lanes.iter().zip(&slot.lane_done).zip(done) {
+            lane.record(lane_done)?;
+            lane.record(done)?;
+        }
+        self.job.take().ok_or(CudaError::Cancelled)
+    }
+}
+
+impl Drop for Queueing {
+    fn drop(&mut self) {
+        if self.job.is_some() {
+            for lane in &self.slot.lanes {
+                let _ = lane.synchronise();
+            }
+        }
+    }
 }
 
 /// Sums that are queued on the device, or about to be.
@@ -193,7 +231,7 @@ impl Job {
         let [a, b, c] = [0, 1, 2].map(|which| slot.rows(&key.sizes, which));
         let main = &slot.lanes[0];
         let mut reading = Vec::new();
-        // Declared after all loans, so dropped before them: no borrow ends while the card reads it.
+        // Declared after the loans that the card reads, so dropped before them: none ends while it does.
         let all_read = WaitOnDrop(&slot.upload);
         // The vectors still serve the slot's previous proof.
         for done in &slot.lane_done {
@@ -301,33 +339,6 @@ impl Job {
         match (&self.plans[sum as usize], &self.outbox) {
             (Some(plan), Some(outbox)) => queue_sum(&self.key, slot, outbox, sum, plan, h, cancel),
             _ => Ok(()),
-        }
-    }
-
-    /// Queues the sums that are left, and what says that all are done.
-    fn finish_queueing(
-        self,
-        slot: &SlotLease,
-        sums: &[SumId],
-        h: DevicePtr,
-        cancel: &AtomicBool,
-    ) -> Result<Self, CudaError> {
-        let mut queued = sums.iter().try_for_each(|&sum| self.queue(slot, sum, h, cancel));
-        let done = self.outbox.iter().flat_map(|outbox| &outbox.done);
-        for ((lane, lane_done), done) in slot.lanes.iter().zip(&slot.lane_done).zip(done) {
-            queued = queued.and_then(|()| lane.record(lane_done)).and_then(|()| lane.record(done));
-        }
-        if let Err(error) = queued {
-            self.settle(slot);
-            return Err(error);
-        }
-        Ok(self)
-    }
-
-    /// After a failure: nothing may still be on its way to the outbox, or be left for the slot's next proof to trip over.
-    fn settle(&self, slot: &SlotLease) {
-        for lane in &slot.lanes {
-            let _ = lane.synchronise();
         }
     }
 

@@ -118,7 +118,7 @@ pub struct Residency {
     pub lanes: [usize; 4],
     /// Workspace of each lane in bytes; as many as there are lanes.
     pub workspaces: Vec<u64>,
-    /// Bytes that each sum may use for sorting when nothing is known of its scalars.
+    /// Bytes that each sum may use for sorting, by which its lane's workspace is made.
     pub pair_budgets: [u64; 4],
     /// Window size and copies of each sum, for a witness without zeros and ones.
     pub shapes: [Shape; 4],
@@ -268,8 +268,11 @@ impl Residency {
         let counts = Self::counts(sizes, sum, counts);
         let room = self.workspaces[self.lanes[sum as usize]];
         let shape = Shape::fit(counts.dense, copies);
-        let fitted = MsmPlan::within(sum.group(), sizes.affine_g2, shape, len, counts, sizes.multiprocessors, room);
-        fitted.map_or_else(|| self.any_msm(sizes, sum), |plan| plan.over(copies))
+        let any = self.any_msm(sizes, sum);
+        match MsmPlan::within(sum.group(), sizes.affine_g2, shape, len, counts, sizes.multiprocessors, room) {
+            Some(fitted) if fitted.batches(len) <= any.batches(len) => fitted.over(copies),
+            _ => any,
+        }
     }
 
     /// Bytes of one buffer for streamed bases.
@@ -357,8 +360,10 @@ mod tests {
                         for sum in SumId::ALL {
                             for dense in [0, 1, 1 << (log_n / 2), u64::MAX] {
                                 for units in [0, 1, 1 << (log_n - 1), u64::MAX] {
-                                    let bytes = plan.msm(&sizes, sum, Counts { dense, units }).workspace_bytes();
-                                    assert!(bytes <= plan.workspaces[plan.lanes[sum as usize]]);
+                                    let (len, any) = (sizes.sum_len(sum), plan.any_msm(&sizes, sum));
+                                    let msm = plan.msm(&sizes, sum, Counts { dense, units });
+                                    assert!(msm.workspace_bytes() <= plan.workspaces[plan.lanes[sum as usize]]);
+                                    assert!(msm.batches(len) <= any.batches(len), "2^{log_n}, {available}: {sum:?}");
                                 }
                             }
                         }

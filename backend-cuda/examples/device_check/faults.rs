@@ -168,7 +168,7 @@ fn lost(
     let stray = kernels.function(Family::Vector, "count_scalars")?;
     let stream = Stream::new(&context, Priority::Normal)?;
     let nowhere = DevicePtr::NULL.add(0x1000);
-    let arguments: [Arg; 3] = [nowhere.into(), 1024u32.into(), nowhere.into()];
+    let arguments: [Arg; 4] = [nowhere.into(), DevicePtr::NULL.into(), 1024u32.into(), nowhere.into()];
     // SAFETY: deliberately none: the point of the exercise. The context is given up afterwards.
     unsafe { stray.launch(&stream, [1, 1, 1], [256, 1, 1], 0, &arguments)? };
     println!("stray kernel: {}", stream.synchronise().err().map_or("no error".into(), |e| e.to_string()));

@@ -320,7 +320,12 @@ impl Api {
                 // SAFETY: all outputs are writable.
                 unsafe {
                     check("cuCtxGetStreamPriorityRange", sys::cuCtxGetStreamPriorityRange(&mut least, &mut greatest))?;
-                    let level = if priority == Priority::High { greatest } else { least };
+                    // Lower numbers are more urgent.
+                    let level = match priority {
+                        Priority::High => greatest,
+                        Priority::Below(levels) => greatest.saturating_add(levels.into()).min(least),
+                        Priority::Normal => least,
+                    };
                     check("cuStreamCreateWithPriority", sys::cuStreamCreateWithPriority(&mut stream, flags, level))?;
                 }
                 Ok(stream as usize)

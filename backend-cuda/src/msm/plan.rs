@@ -39,6 +39,9 @@ const SORT_SHARED: u64 = 219 << 10;
 /// Bytes of a pair in the shared memory of the block that sorts its bin: base and key within the bin.
 const STAGED_PAIR: u64 = 6;
 
+/// Budgets that are tried for a workspace of given size.
+const BUDGETS_TRIED: u64 = 32;
+
 /// Virtual base indices have 31 bits, beside the sign.
 const MAX_INDEX: u64 = 1 << 31;
 
@@ -374,8 +377,8 @@ impl Plan {
         Self::with_affine(AffineTerms::of(group, affine_g2), group, shape, len, counts, multiprocessors, pair_budget)
     }
 
-    /// The plan with the fewest batches whose workspace is no larger than `workspace` bytes, for scalars of which no more than `counts` have pairs; none
-    /// where there is none.
+    /// A plan with few batches whose workspace is no larger than `workspace` bytes, for scalars of which no more than `counts` have pairs; none where
+    /// none was found.
     #[must_use]
     pub fn within(
         group: Group,
@@ -386,17 +389,20 @@ impl Plan {
         multiprocessors: u32,
         workspace: u64,
     ) -> Option<Self> {
-        let mut budget = workspace;
-        // What is too much comes off the budget: all but a few parts of the workspace shrink by at most that.
-        for _ in 0..16 {
+        // Parts of the workspace grow and shrink with the budget, each in its own way, so several are tried, the largest first.
+        let mut best: Option<Self> = None;
+        for parts in (1..=BUDGETS_TRIED).rev() {
+            let budget = workspace / BUDGETS_TRIED * parts;
             let plan = Self::for_counts(group, affine_g2, shape, len, counts, multiprocessors, budget);
-            let bytes = plan.workspace_bytes();
-            if bytes <= workspace {
-                return Some(plan);
+            let batches = plan.batches(len);
+            if plan.workspace_bytes() <= workspace && best.as_ref().is_none_or(|best| batches < best.batches(len)) {
+                best = Some(plan);
+                if batches == 1 {
+                    break;
+                }
             }
-            budget = budget.min(plan.max_pairs() * SORTED_PAIR).saturating_sub(bytes - workspace);
         }
-        None
+        best
     }
 
     /// A plan with other terms for affine additions, or none.
