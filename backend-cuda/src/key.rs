@@ -286,16 +286,9 @@ impl Slot {
         let context = &instance.context;
         let event = || Event::new(context, false);
         let lanes = residency.workspaces.len();
-        // The first lane has the longest chain of work, the last has G2's; the others fill their gaps. Long kernels of different lanes side by side would
-        // keep fewer warps busy than one after the other.
-        let lane = |i| {
-            let priority = match i {
-                0 => Priority::High,
-                _ if i + 1 == lanes => Priority::Below(1),
-                _ => Priority::Below(1 + i as u8),
-            };
-            Stream::new(context, priority)
-        };
+        // The first lane has the longest chain of work; the others fill its gaps. With a priority for each lane two proofs in flight take as long as one
+        // after the other.
+        let lane = |i| Stream::new(context, if i == 0 { Priority::High } else { Priority::Normal });
         let vectors = SCALAR * (sizes.num_variables + (3 << sizes.log_n));
         let chunk = || DeviceBuf::alloc(context, residency.chunk_bytes());
         Ok(Self {

@@ -320,12 +320,7 @@ impl Api {
                 // SAFETY: all outputs are writable.
                 unsafe {
                     check("cuCtxGetStreamPriorityRange", sys::cuCtxGetStreamPriorityRange(&mut least, &mut greatest))?;
-                    // Lower numbers are more urgent.
-                    let level = match priority {
-                        Priority::High => greatest,
-                        Priority::Below(levels) => greatest.saturating_add(levels.into()).min(least),
-                        Priority::Normal => least,
-                    };
+                    let level = if priority == Priority::High { greatest } else { least };
                     check("cuStreamCreateWithPriority", sys::cuStreamCreateWithPriority(&mut stream, flags, level))?;
                 }
                 Ok(stream as usize)

@@ -9,8 +9,6 @@ use super::{Call, Context, CudaError, DevicePtr};
 pub enum Priority {
     /// Bulk work.
     Normal,
-    /// So many levels below [`High`](Self::High), as far as the card has any.
-    Below(u8),
     /// Short work that others wait for.
     High,
 }
