@@ -5,11 +5,11 @@ typedef Fp Element;
 // Resident blocks per multiprocessor: the host sizes the launch by it.
 #define BLOCKS 4
 
-// Likewise for additions of neighbours. Before Hopper the fourth block would cost spills, before Ampere there is shared memory for one, and in
-// the small Blackwells (100 KiB a multiprocessor) for two.
+// Likewise for additions of neighbours, 43 KiB each. On sm_80 the fourth block would cost spills; before Ampere there is shared memory for one, and on
+// sm_86, sm_89 and the small Blackwells (100 KiB a multiprocessor) for two.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
 #define AFFINE_BLOCKS 1
-#elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1200
+#elif defined(__CUDA_ARCH__) && (__CUDA_ARCH__ >= 1200 || __CUDA_ARCH__ == 860 || __CUDA_ARCH__ == 890)
 #define AFFINE_BLOCKS 2
 #elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
 #define AFFINE_BLOCKS 3

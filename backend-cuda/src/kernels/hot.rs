@@ -37,13 +37,14 @@ pub struct KnownSpill {
 
 /// Every known spill of a hot kernel. Fewer bytes than these are welcome, more are a failure.
 pub const KNOWN_SPILLS: &[KnownSpill] = &[
+    KnownSpill { arch: "sm_80", kernel: "msm_g1_add_neighbours", most: 72, reason: OUTSIDE_THE_LOOPS },
     KnownSpill { arch: "sm_90", kernel: "msm_g1_add_neighbours", most: 8, reason: OUTSIDE_THE_LOOPS },
     KnownSpill { arch: "sm_90", kernel: "msm_g2_add_neighbours", most: 188, reason: THREE_BLOCKS },
     KnownSpill { arch: "sm_100", kernel: "msm_g2_add_neighbours", most: 16, reason: THREE_BLOCKS },
 ];
 
 /// The loops of the additions themselves keep everything in registers.
-const OUTSIDE_THE_LOOPS: &str = "a word of the loop over tiles, stored and loaded once a round";
+const OUTSIDE_THE_LOOPS: &str = "words of the loops over tiles and rounds, stored and loaded a few times a round";
 
 /// Three blocks of 168 registers to a multiprocessor. By the machine code for sm_90 an addition stores and loads some twenty words, of thousands
 /// of instructions.
