@@ -158,11 +158,11 @@ SP_FN Fp staged_x(const Stash &stash, int slot, const char *from) {
     return from ? stash.get(slot) : affine_nothing();
 }
 
-// -y is in (0, p]: p for y = 0, which only infinity has (the curve's order is odd), and infinity's y is never used.
+// Canonical, also for y = 0: infinity beside nothing stays as it is, and must be known as infinity in the next round.
 SP_FN Fp staged_y(const Stash &stash, int slot, const char *from, bool minus) {
     if (!from) return fp_zero();
     const Fp y = stash.get(slot);
-    return select(minus, fp_neg_lazy(y), y);
+    return select(minus, neg(y), y);
 }
 
 // Products of one lane's denominators before each addition, in device memory.

@@ -517,7 +517,10 @@ impl Plan {
         let even = self.fullest(keys);
         let wanted_bins = (even / (1 << 14)).clamp(1, 2048).max(even / PAIRS_PER_BIN).min(MAX_BINS);
         let bins_of = |fine_bits: u32| keys.div_ceil(1 << fine_bits);
-        self.fine_bits = (keys / wanted_bins).max(1).ilog2().min(MAX_FINE_BITS);
+        // The first bin's last key pads the list, so it must be one of the last batch's too, which may have fewer.
+        let last = (self.shape.sets - 1) / self.sets_per_batch * self.sets_per_batch;
+        let fewest = u64::from(self.keys_of(last, self.shape.sets)).min(keys);
+        self.fine_bits = (keys / wanted_bins).min(fewest).max(1).ilog2().min(MAX_FINE_BITS);
         while bins_of(self.fine_bits) > MAX_BINS {
             self.fine_bits += 1;
         }
@@ -823,6 +826,12 @@ mod tests {
                                 assert!(sort <= shared, "{plan:?}");
                             }
                             assert_eq!(plan.log_run + plan.log_runs + 1, plan.shape.window_bits());
+                            let sets = plan.shape.sets;
+                            let last = (sets - 1) / plan.sets_per_batch * plan.sets_per_batch;
+                            assert!(
+                                1 << plan.fine_bits <= plan.keys_of(last, sets) || plan.bins >= 1 << 12,
+                                "{plan:?}"
+                            );
                             assert!(plan.workspace_bytes() >= 2 * PAIR * plan.max_pairs());
                             assert!(2 * PAIR * plan.max_pairs() <= budget.max((2 * PAIR) << 13), "{plan:?}");
                         }
