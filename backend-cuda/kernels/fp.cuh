@@ -458,8 +458,11 @@ SP_FN Fp fp_sub(const Fp &a, const Fp &b) {
     return t;
 }
 
+// p for zero, as above.
 SP_FN Fp fp_neg_lazy(const Fp &a) {
-    return fp_sub(fp_zero(), a);
+    Fp p;
+    for (int i = 0; i < FP_LIMBS; i++) p.v[i] = fp_modulus(i);
+    return fp_sub(p, a);
 }
 
 SP_FN Fp fp_mul_lazy(const Fp &a, const Fp &b) {
