@@ -24,11 +24,13 @@ use crate::driver::{Arg, CudaError, DevicePtr, Function, Stream};
 use crate::kernels::{Family, Kernels};
 
 mod plan;
+mod shape;
 #[cfg(test)]
 mod tests;
 
-pub use plan::{AffineG2, Counts, Plan, Shape};
+pub use plan::{AffineG2, Counts, Plan};
 use plan::{FOLD, LIST_BYTES, THREADS};
+pub use shape::Shape;
 
 /// Which group the bases are in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
