@@ -15,11 +15,17 @@
 // padded list are given out as their blocks come by; only bin 1, which shares its first key with bin 0, has a fixed one, with room to spare.
 #include "fr.cuh"
 
+struct Class {
+    bool negative;
+    bool unit;  // the scalar is 1 or r - 1
+    bool dense; // it is none of 0, 1 and r - 1
+};
+
 struct Digits {
     u32 v[8]; // the magnitude of a dense scalar, with the bias of all windows
     bool negative;
-    bool unit;  // the magnitude is 1
-    bool dense; // it is neither 0 nor 1
+    bool unit;
+    bool dense;
 };
 
 // Widths of windows in bits and the bits below each, one byte each, lowest window first; the sum of their biases; and log2 of the buckets of each set,
@@ -40,13 +46,20 @@ struct Cut {
     u32 windows, sets, set_from, set_to;
 };
 
-// The magnitude and sign of a scalar given in Montgomery form or plain. Most scalars of most witnesses are bits, and whole warps end at that.
-SP_FN Digits digits_of(const Fr &scalar, bool montgomery, const Windows &windows) {
-    Digits d;
+// What kind of scalar one is, given in Montgomery form or plain.
+SP_FN Class class_of(const Fr &scalar, bool montgomery) {
     const Fr one = montgomery ? fr_one() : Fr{{1, 0, 0, 0, 0, 0, 0, 0}};
-    d.negative = fr_eq(scalar, fr_neg(one));
-    d.unit = d.negative || fr_eq(scalar, one);
-    d.dense = !d.unit && !fr_is_zero(scalar);
+    const bool negative = fr_eq(scalar, fr_neg(one)), unit = negative || fr_eq(scalar, one);
+    return {negative, unit, !unit && !fr_is_zero(scalar)};
+}
+
+// The magnitude and sign of a scalar. Most scalars of most witnesses are bits, and whole warps end at that.
+SP_FN Digits digits_of(const Fr &scalar, bool montgomery, const Windows &windows) {
+    const Class c = class_of(scalar, montgomery);
+    Digits d = {};
+    d.negative = c.negative;
+    d.unit = c.unit;
+    d.dense = c.dense;
     if (!d.dense) return d;
     const Fr k = montgomery ? fr_to_plain(scalar) : scalar;
     const Fr m = fr_neg(k);
@@ -75,8 +88,9 @@ SP_FN u32 bits_from(const u32 (&v)[8], u32 start) {
     return __funnelshift_r(one ? y[1] : y[0], one ? y[2] : y[1], start & 31);
 }
 
-// Calls emit(key, low half) for each nonzero digit whose set is in the batch. The base index grows by `stride` from copy to copy.
-template <class Emit> SP_FN void for_each_digit(const Digits &d, const Windows &windows, const Cut &cut, u32 first_index, u32 stride, Emit emit) {
+// Calls emit(key, low half, whether the digit isn't zero) for each window whose set is in the batch, in all threads together. The base index grows by `stride`
+// from copy to copy.
+template <class Emit> SP_FN void for_each_window(const Digits &d, const Windows &windows, const Cut &cut, u32 first_index, u32 stride, Emit emit) {
     u32 index = first_index;
     for (u32 first = 0; first < cut.windows; first += cut.sets, index += stride) {
         u32 key = 0;
@@ -85,9 +99,16 @@ template <class Emit> SP_FN void for_each_digit(const Digits &d, const Windows &
             const u32 raw = bits_from(d.v, start) & ((1u << width) - 1), zero = (1u << (width - 1)) - 1;
             const bool below = raw < zero;
             const u32 magnitude = below ? zero - raw : raw - zero;
-            if (magnitude != 0) emit(key + magnitude - 1, (u32)(d.negative != below) << 31 | index);
+            emit(key + magnitude - 1, (u32)(d.negative != below) << 31 | index, magnitude != 0);
         }
     }
+}
+
+// Calls emit(key, low half) for each digit that isn't zero.
+template <class Emit> SP_FN void for_each_digit(const Digits &d, const Windows &windows, const Cut &cut, u32 first_index, u32 stride, Emit emit) {
+    for_each_window(d, windows, cut, first_index, stride, [&](u32 key, u32 low, bool nonzero) {
+        if (nonzero) emit(key, low);
+    });
 }
 
 // Most threads of a block; fewer do for small inputs.
@@ -284,6 +305,87 @@ extern "C" __global__ void __launch_bounds__(SORT_THREADS)
             __syncthreads();
         }
     }
+}
+
+// Threads of a block of `msm_few`, and scalars that a lane loads at a time.
+#define FEW_THREADS 256
+#define FEW_UNROLL 4
+
+// Both passes over a segment of which few scalars are dense: adds the number of pairs per bin to counters[0 .. bins], or, with `dealt`, deals pairs to the
+// places that the counters give out. A tile of such scalars would not fill its bins, and a lone dense one among bits would hold up its warp: so a warp
+// collects dense scalars until there is one for each lane, and every pair takes its place by itself.
+extern "C" __global__ void __launch_bounds__(FEW_THREADS, 4)
+    msm_few(const Fr *scalars, const u32 *index, u32 len, u32 montgomery, u32 first_index, u32 stride, const __grid_constant__ Words widths,
+            const __grid_constant__ Words starts, const __grid_constant__ Words bias, const __grid_constant__ Words bits, u32 num_windows, u32 sets,
+            u32 set_from, u32 set_to, u32 fine_bits, u32 *counters, u64 *dealt, u64 *sorted) {
+    __shared__ u32 queues[FEW_THREADS / 32][64];
+    const Segment s{scalars, index, len, montgomery, first_index, stride};
+    const Cut cut{num_windows, sets, set_from, set_to};
+    const Windows windows{widths, starts, bias, bits};
+    const u32 lane = threadIdx.x & 31, below = (1u << lane) - 1, all = 0xffffffffu, stretch = 32 * FEW_UNROLL;
+    u32 *const queue = queues[threadIdx.x / 32];
+    u32 queued = 0;
+    // Pairs of the scalars that wait in the queue, of all lanes or the first ones.
+    const auto emit_queued = [&](u32 i, bool any) {
+        const Digits d = digits_of(any ? segment_scalar(s, i) : fr_zero(), montgomery, windows);
+        for_each_window(d, windows, cut, first_index + i, stride, [&](u32 key, u32 low, bool nonzero) {
+            const bool pair = d.dense && nonzero;
+            u32 *const counter = counters + 1 + (key >> fine_bits);
+            // Lanes whose pairs go to the same bin, as skewed scalars' do, take their places at once.
+            const u32 same = __match_any_sync(all, pair ? key >> fine_bits : all);
+            const bool first = pair && (same & below) == 0;
+            if (dealt == nullptr) {
+                if (first) atomicAdd(counter, __popc(same));
+                return;
+            }
+            u32 at = 0;
+            if (first) at = atomicAdd(counter, __popc(same));
+            at = __shfl_sync(all, at, __ffs(same) - 1) + __popc(same & below);
+            if (pair) dealt[at] = (u64)key << 32 | low;
+        });
+    };
+    const u32 warp = (blockIdx.x * FEW_THREADS + threadIdx.x) / 32, warps = gridDim.x * (FEW_THREADS / 32);
+    for (u64 from = (u64)warp * stretch; from < len; from += (u64)warps * stretch) {
+        Fr scalar[FEW_UNROLL];
+        SP_UNROLL
+        for (u32 k = 0; k < FEW_UNROLL; k++) scalar[k] = segment_scalar(s, (u32)from + 32 * k + lane);
+        Class c[FEW_UNROLL];
+        u32 units[FEW_UNROLL], total = 0;
+        SP_UNROLL
+        for (u32 k = 0; k < FEW_UNROLL; k++) {
+            c[k] = class_of(scalar[k], montgomery);
+            units[k] = __ballot_sync(all, c[k].unit && set_from == 0);
+            total += __popc(units[k]);
+        }
+        if (total != 0) {
+            u32 base = 0;
+            if (lane == 0) base = atomicAdd(counters, total);
+            if (dealt != nullptr) {
+                base = __shfl_sync(all, base, 0);
+                SP_UNROLL
+                for (u32 k = 0; k < FEW_UNROLL; k++) {
+                    if (units[k] >> lane & 1) sorted[base + __popc(units[k] & below)] = (u32)c[k].negative << 31 | (first_index + (u32)from + 32 * k + lane);
+                    base += __popc(units[k]);
+                }
+            }
+        }
+        SP_UNROLL
+        for (u32 k = 0; k < FEW_UNROLL; k++) {
+            const u32 dense = __ballot_sync(all, c[k].dense);
+            if (dense == 0) continue;
+            if (c[k].dense) queue[queued + __popc(dense & below)] = (u32)from + 32 * k + lane;
+            queued += __popc(dense);
+            if (queued < 32) continue;
+            __syncwarp();
+            const u32 i = queue[lane], later = queue[32 + lane];
+            queued -= 32;
+            __syncwarp();
+            if (lane < queued) queue[lane] = later;
+            emit_queued(i, true);
+        }
+    }
+    __syncwarp();
+    if (queued != 0) emit_queued(queue[lane], lane < queued);
 }
 
 // A pair that adds nothing to its bucket.

@@ -203,6 +203,7 @@ impl DeviceKey {
             scalars,
             index: query.index.as_ref().map(DeviceBuf::ptr),
             montgomery: true,
+            few: false,
         }
     }
 
@@ -222,7 +223,7 @@ impl DeviceKey {
     pub(crate) fn chunk(&self, id: QueryId, bases: DevicePtr, from: u32, len: u32, scalars: DevicePtr) -> Segment {
         let index = self.queries[id as usize].index.as_ref().map(|index| index.ptr().add(4 * u64::from(from)));
         let scalars = if index.is_some() { scalars } else { scalars.add(SCALAR * u64::from(from)) };
-        Segment { bases, len, scalars, index, montgomery: true }
+        Segment { bases, len, scalars, index, montgomery: true, few: false }
     }
 
     /// Copies bases from `from` on to `out`.

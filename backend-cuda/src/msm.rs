@@ -98,6 +98,7 @@ impl Group {
 pub struct MsmKernels {
     group: Group,
     count: Function,
+    few: Function,
     scan: Function,
     deal: Function,
     sort_bins: Function,
@@ -114,6 +115,11 @@ pub struct MsmKernels {
 
 /// Dynamic shared memory of a block that adds neighbours in G2: nine components for each thread. In G1 it is static.
 const AFFINE_G2_SHARED: u32 = 9 * 48 * THREADS;
+
+/// What `msm_few` is launched with: threads of a block, scalars that each loads at a time, and blocks for each multiprocessor at most.
+const FEW_THREADS: u32 = 256;
+const FEW_UNROLL: u32 = 4;
+const FEW_BLOCKS: u32 = 8;
 
 /// Shared memory of the sorting kernels that is not dynamic, at most, in bytes.
 const STATIC_SHARED: u32 = 8 << 10;
@@ -138,6 +144,7 @@ impl MsmKernels {
             group,
             sort_shared,
             count: sort("msm_count")?,
+            few: sort("msm_few")?,
             scan: sort("msm_scan")?,
             deal,
             sort_bins,
@@ -195,6 +202,8 @@ pub struct Segment {
     pub index: Option<DevicePtr>,
     /// Whether the scalars are in Montgomery form.
     pub montgomery: bool,
+    /// Whether few of the scalars are none of 0, 1 and −1. The sum is right either way; see [`Counts::are_few`].
+    pub few: bool,
 }
 
 /// A stretch of a segment that one pass takes.
@@ -291,11 +300,10 @@ impl<'a> Msm<'a> {
         let (plan, layout, shape) = (self.plan, self.plan.layout(), self.plan.shape);
         let [list, histogram, start, cursor] =
             [layout.list, layout.histogram, layout.start, layout.cursor].map(|offset| self.at(offset));
-        let bins: Arg = plan.bins.into();
         let shared = 4 * (plan.bins + 1);
         let tile = plan.sort_threads * plan.per_thread;
         let [widths, starts, bias, bits] = shape.cut();
-        let numbers: [Arg; 11] = [
+        let cut: [Arg; 9] = [
             widths.into(),
             starts.into(),
             bias.into(),
@@ -305,14 +313,20 @@ impl<'a> Msm<'a> {
             set_from.into(),
             set_to.into(),
             plan.fine_bits.into(),
-            bins,
-            plan.per_thread.into(),
         ];
+        let tiles: [Arg; 2] = [plan.bins.into(), plan.per_thread.into()];
         let (deal_stage, bin_stage) =
             (plan.deal_stage(self.kernels.sort_shared), plan.bin_stage(self.kernels.sort_shared));
         let [deal_shared, bin_shared] = plan.sort_shared(deal_stage, bin_stage);
         let grid = |len: u32| [len.div_ceil(tile).min(2 * plan.multiprocessors), 1, 1];
         let block = [plan.sort_threads, 1, 1];
+        let few = |args: &[Arg; 6], len: u32, to: [Arg; 3]| {
+            let blocks = len.div_ceil(FEW_THREADS * FEW_UNROLL).min(FEW_BLOCKS * plan.multiprocessors);
+            let args: Vec<Arg> = [&args[..], &cut, &to].concat();
+            // SAFETY: `add`'s caller promises the segments, `new`'s the workspace; the arguments are those of `msm_few`. A pass has no more pairs than the
+            // plan left room for.
+            unsafe { self.kernels.few.launch(stream, [blocks, 1, 1], [FEW_THREADS, 1, 1], 0, &args) }
+        };
         // SAFETY: the range is within the workspace, which `new`'s caller keeps alive.
         unsafe { stream.fill(list, 0, LIST_BYTES + 4 * (u64::from(plan.bins) + 1))? };
         let mut first_index = 0;
@@ -338,7 +352,11 @@ impl<'a> Msm<'a> {
             })
             .collect();
         for (part, args) in parts.iter().zip(&scalars) {
-            let args: Vec<Arg> = [&args[..4], &numbers, &[histogram.into()]].concat();
+            if part.segment.few {
+                few(args, part.len, [histogram.into(), DevicePtr::NULL.into(), DevicePtr::NULL.into()])?;
+                continue;
+            }
+            let args: Vec<Arg> = [&args[..4], &cut, &tiles, &[histogram.into()]].concat();
             // SAFETY: `add`'s caller promises the segments, `new`'s the workspace; the arguments are those of `msm_count`.
             unsafe { self.kernels.count.launch(stream, grid(part.len), block, shared, &args)? };
         }
@@ -348,7 +366,7 @@ impl<'a> Msm<'a> {
         let room = plan.list_room().min(places).min(u64::from(u32::MAX)) as u32;
         let args = [
             histogram.into(),
-            bins,
+            plan.bins.into(),
             start.into(),
             cursor.into(),
             plan.keys_of(set_from, set_to).into(),
@@ -362,8 +380,12 @@ impl<'a> Msm<'a> {
         unsafe { self.kernels.scan.launch(stream, [1, 1, 1], block, 0, &args)? };
         let (dealt, sorted) = (self.at(layout.dealt), self.at(layout.sorted));
         for (part, args) in parts.iter().zip(&scalars) {
+            if part.segment.few {
+                few(args, part.len, [cursor.into(), dealt.into(), sorted.into()])?;
+                continue;
+            }
             let args: Vec<Arg> =
-                [&args[..], &numbers, &[cursor.into(), dealt.into(), sorted.into(), deal_stage.into()]].concat();
+                [&args[..], &cut, &tiles, &[cursor.into(), dealt.into(), sorted.into(), deal_stage.into()]].concat();
             // SAFETY: as for `msm_count`; a pass has no more pairs than the plan left room for.
             unsafe { self.kernels.deal.launch(stream, grid(part.len), block, deal_shared, &args)? };
         }

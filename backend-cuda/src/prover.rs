@@ -28,7 +28,7 @@ use crate::device::{Instance, OpenOptions, to_backend_error};
 use crate::driver::{Context, CudaError, DevicePtr};
 use crate::fixed_base::DeviceFixedBase;
 use crate::key::{DeviceKey, OUTBOX, OUTBOX_HEAD, OUTBOX_PART, Outbox, SlotLease};
-use crate::msm::{Counts, Msm, Plan as MsmPlan, collect_g1, collect_g2};
+use crate::msm::{Counts, Msm, Plan as MsmPlan, Segment, collect_g1, collect_g2};
 use crate::ntt::{Rows, SCALAR};
 use crate::residency::{QueryId, SumId};
 use crate::transfer::{PinnedPool, WaitOnDrop};
@@ -215,7 +215,14 @@ struct Job {
     key: Arc<DeviceKey>,
     /// `None` once returned.
     outbox: Option<Outbox>,
-    plans: [Option<MsmPlan>; 4],
+    plans: [Option<SumPlan>; 4],
+}
+
+/// How a sum is computed.
+struct SumPlan {
+    msm: MsmPlan,
+    /// Whether few of its scalars from the witness are dense.
+    few: bool,
 }
 
 impl Job {
@@ -330,7 +337,9 @@ impl Job {
         self.plans = SumId::ALL.map(|sum| {
             let at = 8 * sum as usize;
             let counts = Counts { dense: number(at), units: number(at + 4) };
-            (key.sizes.sum_len(sum) > 0).then(|| key.residency.msm(&key.sizes, sum, counts))
+            let len = key.sizes.bases[counted_query(sum) as usize];
+            let plan = || SumPlan { msm: key.residency.msm(&key.sizes, sum, counts), few: counts.are_few(len) };
+            (key.sizes.sum_len(sum) > 0).then(plan)
         });
     }
 
@@ -354,11 +363,11 @@ impl Job {
             &outbox.memory.as_slice()[from..from + plan.output_bytes()]
         };
         let g1 = |sum: SumId| match &self.plans[sum as usize] {
-            Some(plan) => collect_g1(plan, bytes(sum, plan)),
+            Some(SumPlan { msm, .. }) => collect_g1(msm, bytes(sum, msm)),
             None => G1Projective::identity(),
         };
         let g2 = |sum: SumId| match &self.plans[sum as usize] {
-            Some(plan) => collect_g2(plan, bytes(sum, plan)),
+            Some(SumPlan { msm, .. }) => collect_g2(msm, bytes(sum, msm)),
             None => G2Projective::identity(),
         };
         let sums = QuerySums {
@@ -416,7 +425,7 @@ fn queue_sum(
     slot: &SlotLease,
     outbox: &Outbox,
     sum: SumId,
-    plan: &MsmPlan,
+    SumPlan { msm: plan, few }: &SumPlan,
     h: DevicePtr,
     cancel: &AtomicBool,
 ) -> Result<(), CudaError> {
@@ -424,12 +433,14 @@ fn queue_sum(
     let lane = &slot.lanes[lane_index];
     lane.wait(&slot.witness_ready)?;
     let scalars = |query| scalars(key, slot, query, h);
+    let hinted = |query, segment| Segment { few: *few && query == counted_query(sum), ..segment };
     let kernels = key.instance.msm_kernels(sum.group());
     // SAFETY: the lane's workspace has room for every plan that `Residency::msm` makes for it, serves this lane alone, in whose order
     // sums follow one another, and lives as long as the key, which waits for its streams.
     let msm = unsafe { Msm::new(kernels, plan, slot.workspaces[lane_index].ptr()) };
     msm.begin(lane)?;
-    let segments: Vec<_> = sum.queries().iter().map(|&query| key.resident(query, scalars(query))).collect();
+    let segments: Vec<_> =
+        sum.queries().iter().map(|&query| hinted(query, key.resident(query, scalars(query)))).collect();
     // SAFETY: bases and indices are the key's, scalars the slot's; `lane_done` keeps the next proof's uploads off until this work is
     // done. Core promises scalars below r; the quotient's are; indices come from a density map over the variables. The plan was made by the counts of the
     // same scalars for the same bases.
@@ -455,7 +466,7 @@ fn queue_sum(
                 slot.upload.record(&slot.chunk_ready[turn % 2])?;
                 lane.wait(&slot.chunk_ready[turn % 2])?;
                 // SAFETY: as for the resident part; the buffer isn't written again before `chunk_free` has fired.
-                unsafe { msm.add(lane, &[key.chunk(query, buffer.ptr(), from, len, scalars(query))])? };
+                unsafe { msm.add(lane, &[hinted(query, key.chunk(query, buffer.ptr(), from, len, scalars(query)))])? };
                 lane.record(&slot.chunk_free[turn % 2])?;
                 turn += 1;
             }

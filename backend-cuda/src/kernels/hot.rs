@@ -13,7 +13,7 @@ impl Family {
             Self::Ntt => &["ntt_rows", "ntt_columns_dif", "ntt_columns_dit"],
             Self::NttEis => &["ntt_eis_rows", "ntt_eis_columns_dif", "ntt_eis_columns_dit"],
             Self::Vector => &["sparse_product", "count_scalars"],
-            Self::MsmSort => &["msm_count", "msm_deal", "msm_sort_bins"],
+            Self::MsmSort => &["msm_count", "msm_few", "msm_deal", "msm_sort_bins"],
             Self::MsmG1 => &["msm_g1_accumulate", "msm_g1_add_neighbours"],
             Self::MsmG2 => &["msm_g2_accumulate", "msm_g2_add_neighbours"],
             Self::FixedBase => &["fixed_base_g1", "fixed_base_g2"],

@@ -60,6 +60,9 @@ const AFFINE_PARTS: u32 = 4;
 const AFFINE_PARTS_G2: u32 = 8;
 const AFFINE_PARTS_FORCED: u32 = 32;
 
+/// Dense scalars are few where they are no more than one in so many.
+const FEW: u64 = 6;
+
 /// Parts of the workspace begin at multiples of this.
 const ALIGN: u64 = 256;
 
@@ -80,6 +83,12 @@ impl Counts {
     #[must_use]
     pub fn any(len: u64) -> Self {
         Self { dense: len, units: 0 }
+    }
+
+    /// Whether so few of `len` scalars are dense that their pairs are dealt one by one: a tile of them wouldn't fill its bins.
+    #[must_use]
+    pub fn are_few(self, len: u64) -> bool {
+        FEW * self.dense <= len
     }
 
     /// Of any `len` of the scalars.

@@ -99,7 +99,7 @@ impl Bench {
     }
 
     /// The sum of all inputs, added in calls of `per_call` segments, with a table of the plan's copies for each.
-    fn run<G: TestGroup>(&self, plan: &Plan, inputs: &[Input], per_call: usize) -> G::Curve {
+    fn run<G: TestGroup>(&self, plan: &Plan, inputs: &[Input], per_call: usize, few: bool) -> G::Curve {
         let kernels = MsmKernels::load(&self.kernels, G::GROUP).unwrap();
         let mut buffers = Vec::new();
         let mut segments = Vec::new();
@@ -128,6 +128,7 @@ impl Bench {
                 scalars: scalars.ptr(),
                 index: index.as_ref().map(DeviceBuf::ptr),
                 montgomery: input.montgomery,
+                few,
             });
             buffers.push((table, scalars, index));
         }
@@ -156,8 +157,16 @@ impl Bench {
     }
 
     fn check<G: TestGroup>(&self, plan: &Plan, inputs: &[Input], per_call: usize) {
+        self.check_hinted::<G>(plan, inputs, per_call, &[false]);
+    }
+
+    /// The same with each of these for [`Segment::few`].
+    fn check_hinted<G: TestGroup>(&self, plan: &Plan, inputs: &[Input], per_call: usize, hints: &[bool]) {
         let expected = G::generator() * inputs.iter().map(Input::sum).sum::<Scalar>();
-        assert_eq!(self.run::<G>(plan, inputs, per_call).to_affine(), expected.to_affine(), "{plan:?}");
+        for &few in hints {
+            let sum = self.run::<G>(plan, inputs, per_call, few);
+            assert_eq!(sum.to_affine(), expected.to_affine(), "few: {few}, {plan:?}");
+        }
     }
 }
 
@@ -193,7 +202,7 @@ fn sums_are_right<G: TestGroup>(sizes: &[usize], shapes: &[Shape]) {
         for &shape in shapes {
             let plan = plan(G::GROUP, shape, n);
             let (logs, scalars) = (random(&mut rng, n), mixed(&mut rng, n));
-            bench.check::<G>(&plan, &[Input::plain(logs, scalars)], 1);
+            bench.check_hinted::<G>(&plan, &[Input::plain(logs, scalars)], 1, &[false, true]);
         }
     }
 }
@@ -251,7 +260,8 @@ fn segments_share_buckets_whether_added_at_once_or_in_turn() {
     };
     for shape in [Shape { sets: 1, copies: 32 }, Shape { sets: 3, copies: 10 }] {
         for per_call in [1, 2, 4] {
-            bench.check::<G1Affine>(&plan(Group::G1, shape, 250), &inputs(), per_call);
+            let hints: &[bool] = if per_call == 2 { &[false, true] } else { &[false] };
+            bench.check_hinted::<G1Affine>(&plan(Group::G1, shape, 250), &inputs(), per_call, hints);
         }
     }
 }
@@ -265,7 +275,7 @@ fn a_small_workspace_takes_more_passes_and_gives_the_same_sum() {
     let shape = Shape { sets: 1, copies: 32 };
     let plan = Plan::new(Group::G1, AffineG2::Off, shape, n as u64, 2, 0);
     assert!(plan.slice < n as u64, "the case is meant to take several passes");
-    bench.check::<G1Affine>(&plan, &[Input::plain(logs, scalars)], 1);
+    bench.check_hinted::<G1Affine>(&plan, &[Input::plain(logs, scalars)], 1, &[false, true]);
 }
 
 fn counts_of(scalars: &[Scalar]) -> Counts {
@@ -300,7 +310,7 @@ fn plans_by_counts_have_room_for_all_pairs_in_fewer_batches() {
         let sliced = Plan::with_affine(None, Group::G1, shape, len, counts, 2, 0);
         let inputs = [Input::plain(random(&mut rng, scalars.len()), scalars)];
         for plan in [plan, sliced] {
-            bench.check::<G1Affine>(&plan, &inputs, 1);
+            bench.check_hinted::<G1Affine>(&plan, &inputs, 1, &[counts.are_few(len)]);
         }
     }
     // A plan that takes no more dense scalars at a time than some of them, and affine additions.
@@ -342,11 +352,17 @@ fn power_of_two(exponent: u32) -> Scalar {
 /// Sorts all sets in one batch and compares the list with the definition: every pair once, each bucket's in one place, and in whole groups of
 /// neighbours where these are added first.
 fn check_list(bench: &Bench, plan: &Plan, scalars: &[Scalar]) -> u32 {
+    let [rounds, same] = [false, true].map(|few| check_list_of(bench, plan, scalars, few));
+    assert_eq!(rounds, same, "{plan:?}");
+    rounds
+}
+
+fn check_list_of(bench: &Bench, plan: &Plan, scalars: &[Scalar], few: bool) -> u32 {
     assert_eq!((plan.sets_per_batch, plan.slice), (plan.shape.sets, scalars.len() as u64), "{plan:?}");
     let kernels = MsmKernels::load(&bench.kernels, Group::G1).unwrap();
     let memory = bench.upload(bytes_of_scalars(scalars));
     let len = scalars.len() as u32;
-    let segment = Segment { bases: memory.ptr(), len, scalars: memory.ptr(), index: None, montgomery: true };
+    let segment = Segment { bases: memory.ptr(), len, scalars: memory.ptr(), index: None, montgomery: true, few };
     let workspace = DeviceBuf::alloc(&bench.context, plan.workspace_bytes()).unwrap();
     let (mut head, mut entries) = ([0u32; 2], vec![0u64; plan.list_room() as usize]);
     // SAFETY: all buffers live to the end of this function, and the emulated stream works at once.
