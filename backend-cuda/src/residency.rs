@@ -1,7 +1,7 @@
 //! What of a key lives in device memory: a plan made from numbers alone, before anything is allocated.
 //!
-//! In order of preference the plan gives up: room for sorting in the short sums, separate lanes (independent multi-exponentiations run side by
-//! side), room for sorting in the longest sum (more passes), the second slot (two proofs overlap with it), and last the residency of bases. Every base costs one PCIe
+//! In order of preference the plan gives up: copies of all bases (those of H and L have as many as find room), room for sorting in the short sums,
+//! separate lanes (independent multi-exponentiations run side by side), room for sorting in the longest sum (more passes), the second slot (two proofs overlap with it), and last the residency of bases. Every base costs one PCIe
 //! transfer per proof when it isn't resident, whatever query it is from, so all bases are worth the same per byte: queries are
 //! made resident one after the other until memory ends, the last one in part, and the rest is streamed in chunks.
 
@@ -80,7 +80,7 @@ pub struct Sizes {
     pub matrices: u64,
     /// Multiprocessors of the card.
     pub multiprocessors: u32,
-    /// Most shifted copies of the bases to keep, 1 for none.
+    /// Most shifted copies of the bases to keep, 1 for none. Where they don't find room for all sums, H and L alone have them.
     pub max_copies: u32,
     /// Affine additions in G2.
     pub affine_g2: AffineG2,
@@ -146,6 +146,8 @@ const RESIDENT_PLANS: [([usize; 4], [u64; 2]); 6] = [
     (OWN_LANES, [2 << 30, 2 << 30]),
     (SHARED_LANES, [2 << 30, 2 << 30]),
 ];
+/// More than windows that scalars are cut into at most aren't used.
+const MAX_COPIES: u32 = 32;
 const OWN_LANES: [usize; 4] = [0, 1, 2, 3];
 const SHARED_LANES: [usize; 4] = [0, 1, 1, 1];
 /// Where sums follow one another in one workspace.
@@ -158,31 +160,27 @@ impl Residency {
     /// [`CudaError::DoesNotFit`] when not even a fully streamed key leaves room for the vectors of one proof.
     pub fn plan(sizes: &Sizes, available: u64) -> Result<Self, CudaError> {
         let usable = available.saturating_sub(margin(available));
-        let copies: &[u32] = if sizes.max_copies > 1 { &[sizes.max_copies, 1] } else { &[1] };
-        let full_twiddles = Quotient::table_bytes(sizes.log_n, true) - Quotient::table_bytes(sizes.log_n, false);
-        for &max_copies in copies {
-            for slots in (1..=sizes.max_slots.max(1)).rev() {
-                for (lanes, [hl, other]) in RESIDENT_PLANS {
-                    let mut plan = Self::resident(sizes, max_copies, slots, lanes, [hl, other, other, other]);
-                    if plan.total <= usable {
-                        if plan.total + full_twiddles <= usable {
-                            plan.full_twiddles = true;
-                            plan.total += full_twiddles;
-                        }
-                        return Ok(plan);
-                    }
-                }
+        let copies = sizes.max_copies.max(1);
+        let plan = Self::with_copies(sizes, copies, usable)
+            .or_else(|| Self::with_copies_of_hl(sizes, usable))
+            .or_else(|| Self::with_copies(sizes, 1, usable));
+        if let Some(mut plan) = plan {
+            let full_twiddles = Quotient::table_bytes(sizes.log_n, true) - Quotient::table_bytes(sizes.log_n, false);
+            if plan.total + full_twiddles <= usable {
+                plan.full_twiddles = true;
+                plan.total += full_twiddles;
             }
+            return Ok(plan);
         }
         for budget in BUDGETS {
-            let plan = Self::resident(sizes, 1, 1, [0; 4], [budget; 4]);
+            let plan = Self::resident(sizes, [1; 4], 1, [0; 4], [budget; 4]);
             if plan.total <= usable {
                 return Ok(plan);
             }
         }
         let mut need = u64::MAX;
         for (&budget, chunk) in BUDGETS[1..].iter().zip([22, 21, 20, 19, 16]) {
-            let mut plan = Self::resident(sizes, 1, 1, [0; 4], [budget; 4]);
+            let mut plan = Self::resident(sizes, [1; 4], 1, [0; 4], [budget; 4]);
             let points: u64 = QueryId::ALL.iter().map(|&query| sizes.point_bytes(query)).sum();
             plan.chunk = 1 << chunk;
             let fixed = plan.total - points + 2 * plan.chunk_bytes();
@@ -205,8 +203,42 @@ impl Residency {
         Err(CudaError::DoesNotFit { what: "a proof of this size", need: need + margin(available), have: available })
     }
 
-    fn resident(sizes: &Sizes, max_copies: u32, slots: usize, lanes: [usize; 4], pair_budgets: [u64; 4]) -> Self {
-        let shapes = SumId::ALL.map(|sum| Shape::choose(sizes.sum_len(sum).max(1), max_copies));
+    /// The first plan that fits in which every sum may have so many copies.
+    fn with_copies(sizes: &Sizes, copies: u32, usable: u64) -> Option<Self> {
+        let slots = (1..=sizes.max_slots.max(1)).rev();
+        let plans = slots.flat_map(|slots| RESIDENT_PLANS.map(|(lanes, budgets)| (slots, lanes, budgets)));
+        plans
+            .map(|(slots, lanes, [hl, other])| {
+                Self::resident(sizes, [copies; 4], slots, lanes, [hl, other, other, other])
+            })
+            .find(|plan| plan.total <= usable)
+    }
+
+    /// The plan that fits with the cheapest sum over H and L, where that sum alone has copies, as many as find room: most of the additions are its. With as
+    /// many slots as without copies, and as few batches.
+    fn with_copies_of_hl(sizes: &Sizes, usable: u64) -> Option<Self> {
+        let without = Self::with_copies(sizes, 1, usable)?;
+        let hl = SumId::Hl as usize;
+        // H's scalars are always dense.
+        let dense = sizes.bases[QueryId::H as usize];
+        let cost = |plan: &Self| Shape::fit(dense, plan.shapes[hl].copies).cost(dense);
+        let len = sizes.sum_len(SumId::Hl);
+        let batches = |plan: &Self| plan.sparse_msm(sizes, SumId::Hl).batches(len);
+        let plans = RESIDENT_PLANS.iter().filter(|(_, [budget, _])| *budget >= without.pair_budgets[hl]);
+        plans
+            .flat_map(|&(lanes, [hl, other])| {
+                let plan = move |copies| {
+                    Self::resident(sizes, [copies, 1, 1, 1], without.slots, lanes, [hl, other, other, other])
+                };
+                (2..=sizes.max_copies.min(MAX_COPIES)).map(plan)
+            })
+            .filter(|plan| plan.total <= usable && cost(plan) < cost(&without) && batches(plan) <= batches(&without))
+            .min_by(|a, b| cost(a).total_cmp(&cost(b)))
+    }
+
+    /// A plan with all bases resident and at most so many copies for each sum, whether or not it fits.
+    fn resident(sizes: &Sizes, max_copies: [u32; 4], slots: usize, lanes: [usize; 4], pair_budgets: [u64; 4]) -> Self {
+        let shapes = SumId::ALL.map(|sum| Shape::choose(sizes.sum_len(sum).max(1), max_copies[sum as usize]));
         let mut plan = Self {
             slots,
             lanes,
@@ -337,6 +369,28 @@ mod tests {
     }
 
     #[test]
+    fn where_copies_of_all_bases_do_not_fit_those_of_h_and_l_do() {
+        let mut partition = sizes(26);
+        partition.bases[3] /= 4;
+        partition.bases[4] /= 4;
+        let copies = |max_copies, available| {
+            let plan = Residency::plan(&Sizes { max_copies, ..partition.clone() }, available).unwrap();
+            assert!(plan.is_resident() && plan.total <= available, "{plan}");
+            let [hl, others @ ..] = plan.shapes.map(|shape| shape.copies);
+            (hl, others, plan)
+        };
+        let (hl, others, plan) = copies(12, 139 << 30);
+        let (_, _, without) = copies(1, 139 << 30);
+        assert!(hl >= 4 && others == [1; 3], "{hl} {others:?} {plan}");
+        assert!(plan.slots == without.slots && plan.pair_budgets[0] == without.pair_budgets[0], "{plan}");
+        // As many as help and no more than are asked for; all alike where there is room.
+        let (few, _, _) = copies(3, 139 << 30);
+        assert_eq!(few, 3);
+        assert_eq!(copies(12, 48 << 30).0, 1);
+        assert!(copies(12, 400 << 30).1.iter().all(|&copies| copies > 1));
+    }
+
+    #[test]
     fn sparse_sums_take_fewer_buckets_than_the_copies_were_made_for() {
         let sizes = Sizes { max_copies: 12, ..sizes(24) };
         let plan = Residency::plan(&sizes, 139 << 30).unwrap();
@@ -350,7 +404,7 @@ mod tests {
 
     #[test]
     fn less_memory_never_gives_a_plan_that_needs_more_than_there_is() {
-        for (log_n, max_copies) in [4, 16, 20, 22, 24].into_iter().flat_map(|log_n| [(log_n, 1), (log_n, 12)]) {
+        for (log_n, max_copies) in [4, 16, 20, 22, 24, 26].into_iter().flat_map(|log_n| [(log_n, 1), (log_n, 12)]) {
             let sizes = Sizes { max_copies, ..sizes(log_n) };
             for available in (26..38).rev().flat_map(|log| [3u64 << (log - 1), 1 << log]) {
                 match Residency::plan(&sizes, available) {
