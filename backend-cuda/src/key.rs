@@ -24,6 +24,8 @@ pub(crate) struct DeviceKey {
     slots: Mutex<VecDeque<Slot>>,
     slot_free: Condvar,
     outboxes: Mutex<Vec<Outbox>>,
+    /// Fires when the additions of H and L of the proof last queued are done.
+    last_added: Mutex<Option<Arc<Event>>>,
     pub(crate) matrices: Option<[DeviceMatrix; 2]>,
     queries: [DeviceQuery; 5],
     pub(crate) quotient: Quotient,
@@ -46,6 +48,8 @@ struct DeviceQuery {
 /// Vectors, workspaces and streams of one proof's device work.
 pub(crate) struct Slot {
     pub(crate) upload: Stream,
+    /// Counts the witness's scalars, beside the evaluations on their way.
+    pub(crate) counting: Stream,
     pub(crate) lanes: Vec<Stream>,
     /// Fires on each lane when the last work given to it is done.
     pub(crate) lane_done: Vec<Event>,
@@ -54,6 +58,8 @@ pub(crate) struct Slot {
     pub(crate) witness_ready: Event,
     /// Fires when the witness has been counted, and the counts are on the host.
     pub(crate) counted: Event,
+    /// Fires when a sum's bases have been added to its buckets: what follows doesn't fill the card.
+    pub(crate) added: [Arc<Event>; 4],
     pub(crate) chunk_ready: [Event; 2],
     pub(crate) chunk_free: [Event; 2],
     pub(crate) vectors: DeviceBuf,
@@ -152,6 +158,7 @@ impl DeviceKey {
             slots: Mutex::new(slots),
             slot_free: Condvar::new(),
             outboxes: Mutex::default(),
+            last_added: Mutex::default(),
             matrices,
             queries,
             quotient,
@@ -186,6 +193,16 @@ impl DeviceKey {
         let done =
             self.residency.workspaces.iter().map(|_| Event::new(context, false)).collect::<Result<Vec<_>, _>>()?;
         Ok(Outbox { done, memory: PinnedBuf::alloc(context, OUTBOX)?, charge })
+    }
+
+    /// What the next proof's long kernels wait for, so that they don't mix with the additions of the one before.
+    pub(crate) fn last_added(&self) -> Option<Arc<Event>> {
+        lock(&self.last_added).clone()
+    }
+
+    /// The proof last queued is that of this event.
+    pub(crate) fn set_last_added(&self, event: &Arc<Event>) {
+        *lock(&self.last_added) = Some(event.clone());
     }
 
     /// Takes an outbox back whose work is done.
@@ -287,19 +304,19 @@ impl Slot {
         let context = &instance.context;
         let event = || Event::new(context, false);
         let lanes = residency.workspaces.len();
-        // The first lane has the longest chain of work; the others fill its gaps. With a priority for each lane two proofs in flight take as long as one
-        // after the other.
+        // The first lane has the longest chain of work; the others fill its gaps.
         let lane = |i| Stream::new(context, if i == 0 { Priority::High } else { Priority::Normal });
         let vectors = SCALAR * (sizes.num_variables + (3 << sizes.log_n));
         let chunk = || DeviceBuf::alloc(context, residency.chunk_bytes());
         Ok(Self {
-            // Counting scalars is done here, which the host waits for.
-            upload: Stream::new(context, Priority::High)?,
+            upload: Stream::new(context, Priority::Normal)?,
+            counting: Stream::new(context, Priority::Urgent)?,
             lanes: (0..lanes).map(lane).collect::<Result<_, _>>()?,
             lane_done: (0..lanes).map(|_| event()).collect::<Result<_, _>>()?,
             rows_ready: event()?,
             witness_ready: event()?,
             counted: event()?,
+            added: [Arc::new(event()?), Arc::new(event()?), Arc::new(event()?), Arc::new(event()?)],
             chunk_ready: [event()?, event()?],
             chunk_free: [event()?, event()?],
             vectors: DeviceBuf::alloc(context, vectors)?,

@@ -20,7 +20,7 @@ use std::mem::size_of;
 
 use blstrs::{G1Projective, G2Projective};
 
-use crate::driver::{Arg, CudaError, DevicePtr, Function, Stream};
+use crate::driver::{Arg, CudaError, DevicePtr, Event, Function, Stream};
 use crate::kernels::{Family, Kernels};
 
 mod plan;
@@ -258,7 +258,7 @@ impl<'a> Msm<'a> {
         unsafe { stream.fill(self.at(layout.buckets), 0, bytes) }
     }
 
-    /// Queues adding the segments to the buckets.
+    /// Queues adding the segments to the buckets. `added` fires when only the ends of runs are left to be folded, which doesn't fill the card.
     ///
     /// # Errors
     /// Whatever the driver reports.
@@ -266,33 +266,41 @@ impl<'a> Msm<'a> {
     /// # Safety
     /// Bases, scalars and indices must stay allocated and unchanged until the stream has passed this work, each scalar must be below r,
     /// each index within the scalars, and no more bases than the plan was made for may have scalars that aren't 0, or aren't 0, 1 or −1.
-    pub unsafe fn add(&self, stream: &Stream, segments: &[Segment]) -> Result<(), CudaError> {
+    pub unsafe fn add(&self, stream: &Stream, segments: &[Segment], added: Option<&Event>) -> Result<(), CudaError> {
+        let passes = self.passes(segments);
+        let sets = self.plan.shape.sets;
+        let batch = self.plan.sets_per_batch;
+        for (i, parts) in passes.iter().enumerate() {
+            for from in (0..sets).step_by(batch as usize) {
+                let to = sets.min(from + batch);
+                self.sort(stream, parts, from, to)?;
+                let last = i + 1 == passes.len() && to == sets;
+                self.accumulate(stream, parts, from, added.filter(|_| last))?;
+            }
+        }
+        match added {
+            Some(added) if passes.is_empty() => stream.record(added),
+            _ => Ok(()),
+        }
+    }
+
+    /// The segments cut into what is sorted and accumulated at a time: one or two parts.
+    fn passes(&self, segments: &[Segment]) -> Vec<Vec<Part>> {
+        let mut passes = Vec::new();
         let mut rest: Vec<_> = segments.iter().filter(|segment| segment.len > 0).collect();
         rest.reverse();
         while let Some(&first) = rest.pop() {
             let join = rest.last().filter(|s| self.plan.can_join([first.len, s.len].map(u64::from))).is_some();
             if join && let Some(&second) = rest.pop() {
                 let whole = |segment: Segment| Part { segment, from: 0, len: segment.len };
-                self.pass(stream, &[whole(first), whole(second)])?;
+                passes.push(vec![whole(first), whole(second)]);
                 continue;
             }
             let slice = self.plan.slice.min(u64::from(u32::MAX)) as u32;
-            for from in (0..first.len).step_by(slice as usize) {
-                self.pass(stream, &[Part { segment: first, from, len: slice.min(first.len - from) }])?;
-            }
+            let cuts = (0..first.len).step_by(slice as usize);
+            passes.extend(cuts.map(|from| vec![Part { segment: first, from, len: slice.min(first.len - from) }]));
         }
-        Ok(())
-    }
-
-    /// Sorts and accumulates one or two parts, batch of bucket sets after batch.
-    fn pass(&self, stream: &Stream, parts: &[Part]) -> Result<(), CudaError> {
-        let sets = self.plan.shape.sets;
-        for from in (0..sets).step_by(self.plan.sets_per_batch as usize) {
-            let to = sets.min(from + self.plan.sets_per_batch);
-            self.sort(stream, parts, from, to)?;
-            self.accumulate(stream, parts, from)?;
-        }
-        Ok(())
+        passes
     }
 
     /// Leaves the pairs of the parts for bucket sets `set_from .. set_to`, sorted by bucket, in the workspace.
@@ -394,8 +402,14 @@ impl<'a> Msm<'a> {
         unsafe { self.kernels.sort_bins.launch(stream, [plan.bins, 1, 1], block, bin_shared, &args) }
     }
 
-    /// Adds the sorted pairs to the buckets of the sets from `set_from` on.
-    fn accumulate(&self, stream: &Stream, parts: &[Part], set_from: u32) -> Result<(), CudaError> {
+    /// Adds the sorted pairs to the buckets of the sets from `set_from` on, and records `added` before the ends of the last runs are folded.
+    fn accumulate(
+        &self,
+        stream: &Stream,
+        parts: &[Part],
+        set_from: u32,
+        added: Option<&Event>,
+    ) -> Result<(), CudaError> {
         let (plan, layout, group) = (self.plan, self.plan.layout(), self.plan.group);
         let table = |part: &Part| part.segment.bases.add(u64::from(part.from) * group.point_bytes());
         let first = table(&parts[0]);
@@ -408,7 +422,8 @@ impl<'a> Msm<'a> {
         let block = [THREADS, 1, 1];
         let [list, sorted, sums] = [layout.list, layout.sorted, layout.dealt].map(|offset| self.at(offset));
         let room = plan.sums_room().min(u64::from(u32::MAX)) as u32;
-        for part in 0..plan.affine.map_or(1, |affine| affine.parts) {
+        let launches = plan.affine.map_or(1, |affine| affine.parts);
+        for part in 0..launches {
             if let Some(affine) = plan.affine {
                 let shared = if group == Group::G2 { AFFINE_G2_SHARED } else { 0 };
                 let args = [
@@ -445,6 +460,9 @@ impl<'a> Msm<'a> {
             ];
             // SAFETY: `add`'s caller promises the tables, `new`'s the workspace; the arguments are those of `accumulate`.
             unsafe { self.kernels.accumulate.launch(stream, [plan.accumulate_blocks, 1, 1], block, 0, &args)? };
+            if let Some(added) = added.filter(|_| part + 1 == launches) {
+                stream.record(added)?;
+            }
             for level in levels.windows(2) {
                 let (next_keys, next_heads) =
                     (keys.add(4 * u64::from(level[0])), heads.add(group.xyzz_bytes() * u64::from(level[0])));

@@ -3,14 +3,16 @@
 //! What happens in [`CudaProver::start`], and on which stream:
 //!
 //! ```text
-//! upload   witness  counts of scalars  a, b, (c)
-//! lane 0                                         quotient (transforms)  H + L
+//! upload    witness  a, b, (c)
+//! counting           counts of scalars
 //! lane 1 …                             A, B in G1, B in G2
+//! lane 0                                                   quotient (transforms)  H + L
 //! ```
 //!
-//! The host waits for the counts, of the scalars that are none of 0 and ±1 and of those that are ±1: they decide windows and batches. A and B are
-//! under way while the evaluations arrive; without these, the quotient begins before the host waits. Once the upload stream is idle all inputs have
-//! been read and are released. Everything later is queued without waiting. Where bases are streamed,
+//! The host waits for the counts, of the scalars that are none of 0 and ±1 and of those that are ±1: they decide windows and batches. Long kernels that share
+//! the card slow one another down, so they follow one another: the sums over A and B, while the evaluations arrive, then the quotient, then H and L,
+//! and a proof's first after the last additions of the proof before it. What doesn't fill the card, as reductions, runs beside them. Once the upload
+//! stream is idle all inputs have been read and are released. Everything later is queued without waiting. Where bases are streamed,
 //! a thread that [`CudaPending`] owns does the queueing, for it has to feed the ring.
 
 use std::sync::Arc;
@@ -191,6 +193,9 @@ impl Queueing {
         for &sum in sums {
             job.queue(slot, sum, h, cancel)?;
         }
+        if job.key.residency.is_resident() && job.is_longer(SumId::Hl, LONG_PROOF) {
+            job.key.set_last_added(&slot.added[SumId::Hl as usize]);
+        }
         let done = job.outbox.iter().flat_map(|outbox| &outbox.done);
         for ((lane, lane_done), done) in slot.lanes.iter().zip(&slot.lane_done).zip(done) {
             lane.record(lane_done)?;
@@ -239,17 +244,18 @@ impl Job {
         let main = &slot.lanes[0];
         let mut reading = Vec::new();
         // Declared after the loans that the card reads, so dropped before them: none ends while it does.
-        let all_read = WaitOnDrop(&slot.upload);
+        let all_read = [WaitOnDrop(&slot.upload), WaitOnDrop(&slot.counting)];
         // The vectors still serve the slot's previous proof.
         for done in &slot.lane_done {
             slot.upload.wait(done)?;
         }
         reading.push(upload(&key, slot, witness, slot.witness())?);
         slot.upload.record(&slot.witness_ready)?;
+        slot.counting.wait(&slot.witness_ready)?;
         self.count(slot)?;
-        slot.upload.record(&slot.counted)?;
+        slot.counting.record(&slot.counted)?;
         let mut copied = Vec::new();
-        let (h, rows) = match evaluations {
+        let rows = match evaluations {
             Some(evaluations) => {
                 let len = evaluations.a.len() as u32;
                 let c_given = evaluations.c.is_some();
@@ -262,7 +268,36 @@ impl Job {
                         None => {}
                     }
                 }
-                (None, Rows { a, b, c, c_given, len })
+                Some(Rows { a, b, c, c_given, len })
+            }
+            None => None,
+        };
+        slot.counted.synchronise()?;
+        self.plan();
+        // Each long sum waits for the one before it, this proof's first for the last proof's last.
+        let mut before = key.last_added();
+        if key.residency.is_resident() {
+            for sum in [SumId::B2, SumId::A, SumId::B1] {
+                if let Some(before) = &before {
+                    slot.lanes[key.residency.lanes[sum as usize]].wait(before)?;
+                }
+                self.queue(slot, sum, a, &AtomicBool::new(false))?;
+                if self.is_longer(sum, LONG_SUM) {
+                    before = Some(slot.added[sum as usize].clone());
+                }
+            }
+        }
+        if let Some(before) = &before {
+            main.wait(before)?;
+        }
+        for (vector, to) in copied {
+            reading.push(upload(&key, slot, vector, to)?);
+        }
+        let rows = match rows {
+            Some(rows) => {
+                slot.upload.record(&slot.rows_ready)?;
+                main.wait(&slot.rows_ready)?;
+                rows
             }
             None => {
                 let Some([matrix_a, matrix_b]) = &key.matrices else {
@@ -270,35 +305,17 @@ impl Job {
                 };
                 main.wait(&slot.witness_ready)?;
                 let kernels = &key.instance.vector;
-                let rows = Rows { a, b, c, c_given: false, len: matrix_a.num_rows() };
                 // SAFETY: the slot's vectors have room for n scalars each, and live as long as the key, which waits for its streams; core has
                 // checked that the matrices have a column per variable and at most n rows.
                 unsafe {
                     matrix_a.product(kernels, main, slot.witness(), a)?;
                     matrix_b.product(kernels, main, slot.witness(), b)?;
-                    (Some(key.quotient.enqueue(main, rows)?), rows)
                 }
+                Rows { a, b, c, c_given: false, len: matrix_a.num_rows() }
             }
         };
-        slot.counted.synchronise()?;
-        self.plan();
-        if key.residency.is_resident() {
-            for sum in [SumId::B2, SumId::A, SumId::B1] {
-                self.queue(slot, sum, a, &AtomicBool::new(false))?;
-            }
-        }
-        for (vector, to) in copied {
-            reading.push(upload(&key, slot, vector, to)?);
-        }
-        let h = match h {
-            Some(h) => h,
-            None => {
-                slot.upload.record(&slot.rows_ready)?;
-                main.wait(&slot.rows_ready)?;
-                // SAFETY: as above.
-                unsafe { key.quotient.enqueue(main, rows)? }
-            }
-        };
+        // SAFETY: as above.
+        let h = unsafe { key.quotient.enqueue(main, rows)? };
         slot.upload.synchronise()?;
         // Nothing is left to wait for.
         std::mem::forget(all_read);
@@ -314,17 +331,17 @@ impl Job {
     fn count(&self, slot: &SlotLease) -> Result<(), CudaError> {
         let (key, counts) = (&self.key, slot.counter.ptr());
         let Some(outbox) = &self.outbox else { return Err(CudaError::Cancelled) };
-        // SAFETY: the witness is in place on this stream, and indices come from a density map over the variables. Counter and outbox live until
+        // SAFETY: this stream has waited for the witness, and indices come from a density map over the variables. Counter and outbox live until
         // the stream has been waited for, which our caller sees to when this fails.
         unsafe {
-            slot.upload.fill(counts, 0, COUNTS)?;
+            slot.counting.fill(counts, 0, COUNTS)?;
             for sum in SumId::ALL {
                 let query = counted_query(sum);
                 let (index, len) = key.indices(query);
                 let to = counts.add(8 * sum as u64);
-                key.instance.vector.count_scalars(&slot.upload, scalars(key, slot, query, counts), index, len, to)?;
+                key.instance.vector.count_scalars(&slot.counting, scalars(key, slot, query, counts), index, len, to)?;
             }
-            slot.upload.download(outbox.memory.as_ptr(), counts, COUNTS)
+            slot.counting.download(outbox.memory.as_ptr(), counts, COUNTS)
         }
     }
 
@@ -341,6 +358,11 @@ impl Job {
             let plan = || SumPlan { msm: key.residency.msm(&key.sizes, sum, counts), few: counts.are_few(len) };
             (key.sizes.sum_len(sum) > 0).then(plan)
         });
+    }
+
+    /// Whether a sum has so many pairs for each multiprocessor.
+    fn is_longer(&self, sum: SumId, pairs: u64) -> bool {
+        self.plans[sum as usize].as_ref().is_some_and(|plan| plan.msm.pairs_per_multiprocessor() >= pairs)
     }
 
     /// Queues one sum on its lane.
@@ -391,6 +413,12 @@ impl Drop for Job {
         }
     }
 }
+
+/// Pairs for each multiprocessor from which on a sum's kernels fill the card: what doesn't fill it runs beside others. Two proofs follow one another
+/// if the sums over H and L are as long as the second says. On an H200, `porep` of 2^22 rows took 2 to 4 % longer with every sum waiting for the one before it, and two of 2^20
+/// rows 3 % with the second waiting for the first.
+const LONG_SUM: u64 = 1 << 15;
+const LONG_PROOF: u64 = 1 << 18;
 
 /// Where a sum's output begins in the outbox.
 fn part_of(sum: SumId) -> usize {
@@ -444,7 +472,7 @@ fn queue_sum(
     // SAFETY: bases and indices are the key's, scalars the slot's; `lane_done` keeps the next proof's uploads off until this work is
     // done. Core promises scalars below r; the quotient's are; indices come from a density map over the variables. The plan was made by the counts of the
     // same scalars for the same bases.
-    unsafe { msm.add(lane, &segments)? };
+    unsafe { msm.add(lane, &segments, Some(&slot.added[sum as usize]))? };
     if let Some(chunks) = &slot.chunks {
         let mut turn = 0;
         for &query in sum.queries() {
@@ -466,7 +494,9 @@ fn queue_sum(
                 slot.upload.record(&slot.chunk_ready[turn % 2])?;
                 lane.wait(&slot.chunk_ready[turn % 2])?;
                 // SAFETY: as for the resident part; the buffer isn't written again before `chunk_free` has fired.
-                unsafe { msm.add(lane, &[hinted(query, key.chunk(query, buffer.ptr(), from, len, scalars(query)))])? };
+                unsafe {
+                    msm.add(lane, &[hinted(query, key.chunk(query, buffer.ptr(), from, len, scalars(query)))], None)?
+                };
                 lane.record(&slot.chunk_free[turn % 2])?;
                 turn += 1;
             }

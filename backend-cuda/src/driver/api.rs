@@ -320,7 +320,12 @@ impl Api {
                 // SAFETY: all outputs are writable.
                 unsafe {
                     check("cuCtxGetStreamPriorityRange", sys::cuCtxGetStreamPriorityRange(&mut least, &mut greatest))?;
-                    let level = if priority == Priority::High { greatest } else { least };
+                    // The greater the priority, the lower the number.
+                    let level = match priority {
+                        Priority::Normal => least,
+                        Priority::High => (greatest + 1).min(least),
+                        Priority::Urgent => greatest,
+                    };
                     check("cuStreamCreateWithPriority", sys::cuStreamCreateWithPriority(&mut stream, flags, level))?;
                 }
                 Ok(stream as usize)

@@ -9,8 +9,10 @@ use super::{Call, Context, CudaError, DevicePtr};
 pub enum Priority {
     /// Bulk work.
     Normal,
-    /// Short work that others wait for.
+    /// Work that others wait for.
     High,
+    /// Short work that the host waits for.
+    Urgent,
 }
 
 /// A queue of device work. Dropping it waits for what is in it.

@@ -421,6 +421,12 @@ impl Plan {
         len.div_ceil(self.slice) * u64::from(self.shape.sets.div_ceil(self.sets_per_batch))
     }
 
+    /// Pairs of a batch, at most, for each multiprocessor of the card.
+    #[must_use]
+    pub fn pairs_per_multiprocessor(&self) -> u64 {
+        self.max_pairs() / u64::from(self.multiprocessors)
+    }
+
     /// Device bytes of workspace.
     #[must_use]
     pub fn workspace_bytes(&self) -> u64 {

@@ -142,7 +142,7 @@ impl Bench {
             let msm = Msm::new(&kernels, plan, workspace.ptr());
             msm.begin(&self.stream).unwrap();
             for call in segments.chunks(per_call) {
-                msm.add(&self.stream, call).unwrap();
+                msm.add(&self.stream, call, None).unwrap();
             }
             msm.finish(&self.stream).unwrap();
             let mut bytes = vec![0; plan.output_bytes()];
