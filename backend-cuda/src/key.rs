@@ -53,7 +53,8 @@ pub(crate) struct Slot {
     pub(crate) lanes: Vec<Stream>,
     /// Fires on each lane when the last work given to it is done.
     pub(crate) lane_done: Vec<Event>,
-    /// Fires when the evaluation vectors, or the witness, are in place.
+    /// Fire when a is in place, when all evaluations are, and when the witness is.
+    pub(crate) a_ready: Event,
     pub(crate) rows_ready: Event,
     pub(crate) witness_ready: Event,
     /// Fires when the witness has been counted, and the counts are on the host.
@@ -313,6 +314,7 @@ impl Slot {
             counting: Stream::new(context, Priority::Urgent)?,
             lanes: (0..lanes).map(lane).collect::<Result<_, _>>()?,
             lane_done: (0..lanes).map(|_| event()).collect::<Result<_, _>>()?,
+            a_ready: event()?,
             rows_ready: event()?,
             witness_ready: event()?,
             counted: event()?,

@@ -375,47 +375,94 @@ impl Quotient {
     /// # Safety
     /// The three vectors must each be allocated for n elements until the stream has passed this work.
     pub unsafe fn enqueue(&self, stream: &Stream, rows: Rows) -> Result<DevicePtr, CudaError> {
+        // SAFETY: handed on.
+        unsafe {
+            self.enqueue_first(stream, rows)?;
+            self.enqueue_rest(stream, rows)
+        }
+    }
+
+    /// The part of [`enqueue`](Self::enqueue) that needs a alone, where there is one: b may still be on its way.
+    ///
+    /// # Errors
+    /// Whatever the driver reports.
+    ///
+    /// # Safety
+    /// As [`enqueue`](Self::enqueue).
+    pub unsafe fn enqueue_first(&self, stream: &Stream, rows: Rows) -> Result<(), CudaError> {
+        if rows.c_given || self.passes.is_empty() {
+            return Ok(());
+        }
+        // c's values on the domain are read from a and b, so these stay as they are, and a's on the coset go where c would be.
+        // SAFETY: our caller's promise.
+        unsafe { self.values_on_coset(stream, rows.a, rows.len, rows.c) }
+    }
+
+    /// The rest of [`enqueue`](Self::enqueue).
+    ///
+    /// # Errors
+    /// Whatever the driver reports.
+    ///
+    /// # Safety
+    /// As [`enqueue`](Self::enqueue), and [`enqueue_first`](Self::enqueue_first) must be before it in the stream.
+    pub unsafe fn enqueue_rest(&self, stream: &Stream, rows: Rows) -> Result<DevicePtr, CudaError> {
         let Rows { a, b, c, c_given, len } = rows;
         if self.passes.is_empty() {
             // SAFETY: our caller's promise; the kernel reads and writes at most n < 8 elements of each vector.
             unsafe { self.enqueue_tiny(stream, rows)? };
             return Ok(c);
         }
-        // c first: without a c of its own it is read from a and b, before they change.
-        let c_source =
-            if c_given { Source { at: c, times: DevicePtr::NULL, len } } else { Source { at: a, times: b, len } };
-        let plain = |at| Source { at, times: DevicePtr::NULL, len };
+        // Where a's values on the coset are, and where c goes.
+        let (a_coset, c_source, c) = if c_given {
+            (a, Source { at: c, times: DevicePtr::NULL, len }, c)
+        } else {
+            (c, Source { at: a, times: b, len }, a)
+        };
         // SAFETY: our caller's promise covers the three vectors, the only ones that are handed on; passes stay inside n elements.
         unsafe {
+            self.down(stream, c_source, c)?;
+            if self.basis == HBasis::Monomial {
+                self.bottom(stream, c, self.plain)?;
+            }
+            if c_given {
+                self.values_on_coset(stream, a, len, a)?;
+            }
+            self.values_on_coset(stream, b, len, b)?;
             match self.basis {
                 HBasis::OddLagrange => {
-                    self.down(stream, c_source, c)?;
-                    for vector in [a, b] {
-                        self.down(stream, plain(vector), vector)?;
-                        self.middle(stream, vector, self.to_coset)?;
-                        self.up(stream, vector, None)?;
-                    }
                     self.middle(stream, c, self.to_coset)?;
-                    self.up(stream, c, Some((a, b)))?;
+                    self.up(stream, c, Some((a_coset, b)))?;
                     Ok(c)
                 }
                 HBasis::Monomial => {
-                    self.down(stream, c_source, c)?;
-                    self.bottom(stream, c, self.plain)?;
-                    for vector in [a, b] {
-                        self.down(stream, plain(vector), vector)?;
-                        self.middle(stream, vector, self.to_coset)?;
-                        self.up(stream, vector, None)?;
-                    }
-                    let product = Source { at: a, times: b, len: 1 << self.log_n };
-                    self.down(stream, product, a)?;
-                    self.bottom(stream, a, self.from_coset)?;
-                    let args = [a.into(), c.into(), b.into(), self.log_n.into()];
+                    let product = Source { at: a_coset, times: b, len: 1 << self.log_n };
+                    self.down(stream, product, a_coset)?;
+                    self.bottom(stream, a_coset, self.from_coset)?;
+                    let args = [a_coset.into(), c.into(), b.into(), self.log_n.into()];
                     let grid = [(1u32 << self.log_n).div_ceil(256), 1, 1];
                     self.kernels.unshuffle.launch(stream, grid, [256, 1, 1], 0, &args)?;
                     Ok(b)
                 }
             }
+        }
+    }
+
+    /// From values on the domain, the first `len` of which are given, to values on the coset.
+    ///
+    /// # Safety
+    /// As [`enqueue`](Self::enqueue).
+    unsafe fn values_on_coset(
+        &self,
+        stream: &Stream,
+        from: DevicePtr,
+        len: u32,
+        to: DevicePtr,
+    ) -> Result<(), CudaError> {
+        // SAFETY: our caller's promise.
+        unsafe {
+            self.down(stream, Source { at: from, times: DevicePtr::NULL, len }, to)?;
+            self.middle(stream, to, self.to_coset)?;
+            self.up(stream, to, None)
         }
     }
 

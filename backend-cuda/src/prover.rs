@@ -254,14 +254,20 @@ impl Job {
         slot.counting.wait(&slot.witness_ready)?;
         self.count(slot)?;
         slot.counting.record(&slot.counted)?;
-        let mut copied = Vec::new();
+        let (mut copied_a, mut copied) = (None, Vec::new());
         let rows = match evaluations {
             Some(evaluations) => {
                 let len = evaluations.a.len() as u32;
                 let c_given = evaluations.c.is_some();
                 let LentEvaluations { a: lent_a, b: lent_b, c: lent_c, .. } = evaluations;
                 // What the card fetches itself is on its way before the host waits; the rest goes through the ring afterwards.
-                for (vector, to) in [(Some(lent_a), a), (Some(lent_b), b), (lent_c, c)] {
+                if is_pinned(&key, &lent_a) {
+                    reading.push(upload(&key, slot, lent_a, a)?);
+                    slot.upload.record(&slot.a_ready)?;
+                } else {
+                    copied_a = Some(lent_a);
+                }
+                for (vector, to) in [(Some(lent_b), b), (lent_c, c)] {
                     match vector {
                         Some(vector) if is_pinned(&key, &vector) => reading.push(upload(&key, slot, vector, to)?),
                         Some(vector) => copied.push((vector, to)),
@@ -290,11 +296,18 @@ impl Job {
         if let Some(before) = &before {
             main.wait(before)?;
         }
-        for (vector, to) in copied {
-            reading.push(upload(&key, slot, vector, to)?);
-        }
         let rows = match rows {
             Some(rows) => {
+                if let Some(lent_a) = copied_a {
+                    reading.push(upload(&key, slot, lent_a, a)?);
+                    slot.upload.record(&slot.a_ready)?;
+                }
+                main.wait(&slot.a_ready)?;
+                // SAFETY: the slot's vectors have room for n scalars each, and live as long as the key, which waits for its streams.
+                unsafe { key.quotient.enqueue_first(main, rows)? };
+                for (vector, to) in copied {
+                    reading.push(upload(&key, slot, vector, to)?);
+                }
                 slot.upload.record(&slot.rows_ready)?;
                 main.wait(&slot.rows_ready)?;
                 rows
@@ -305,17 +318,18 @@ impl Job {
                 };
                 main.wait(&slot.witness_ready)?;
                 let kernels = &key.instance.vector;
-                // SAFETY: the slot's vectors have room for n scalars each, and live as long as the key, which waits for its streams; core has
-                // checked that the matrices have a column per variable and at most n rows.
+                let rows = Rows { a, b, c, c_given: false, len: matrix_a.num_rows() };
+                // SAFETY: as above; core has checked that the matrices have a column per variable and at most n rows.
                 unsafe {
                     matrix_a.product(kernels, main, slot.witness(), a)?;
                     matrix_b.product(kernels, main, slot.witness(), b)?;
+                    key.quotient.enqueue_first(main, rows)?;
                 }
-                Rows { a, b, c, c_given: false, len: matrix_a.num_rows() }
+                rows
             }
         };
         // SAFETY: as above.
-        let h = unsafe { key.quotient.enqueue(main, rows)? };
+        let h = unsafe { key.quotient.enqueue_rest(main, rows)? };
         slot.upload.synchronise()?;
         // Nothing is left to wait for.
         std::mem::forget(all_read);
