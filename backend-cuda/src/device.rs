@@ -29,7 +29,8 @@ pub struct OpenOptions {
     pub cache: Option<PathBuf>,
     /// Threads that copy pageable inputs, and fold sums.
     pub threads: usize,
-    /// Most shifted copies of the bases to precompute when a key is loaded, 1 for none. Pays for small keys used many times.
+    /// Most shifted copies of the bases to precompute when a key is loaded, 1 for none. Where those of all bases find no room, H and L alone have as many as
+    /// do. Pays for keys used many times.
     pub copies: u32,
     /// Affine additions in G2.
     pub affine_g2: AffineG2,

@@ -24,7 +24,7 @@ pub(crate) struct DeviceKey {
     slots: Mutex<VecDeque<Slot>>,
     slot_free: Condvar,
     outboxes: Mutex<Vec<Outbox>>,
-    /// Fires when the additions of H and L of the proof last queued are done.
+    /// Fires when the additions of H and L of the last long proof that was queued are done.
     last_added: Mutex<Option<Arc<Event>>>,
     pub(crate) matrices: Option<[DeviceMatrix; 2]>,
     queries: [DeviceQuery; 5],
@@ -196,12 +196,12 @@ impl DeviceKey {
         Ok(Outbox { done, memory: PinnedBuf::alloc(context, OUTBOX)?, charge })
     }
 
-    /// What the next proof's long kernels wait for, so that they don't mix with the additions of the one before.
+    /// What the next proof's kernels wait for, so that they don't mix with the additions of a long one before it.
     pub(crate) fn last_added(&self) -> Option<Arc<Event>> {
         lock(&self.last_added).clone()
     }
 
-    /// The proof last queued is that of this event.
+    /// The long proof last queued is that of this event. Proofs that are started at once may miss one another: that costs time alone.
     pub(crate) fn set_last_added(&self, event: &Arc<Event>) {
         *lock(&self.last_added) = Some(event.clone());
     }

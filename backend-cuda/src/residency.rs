@@ -1,7 +1,8 @@
 //! What of a key lives in device memory: a plan made from numbers alone, before anything is allocated.
 //!
-//! In order of preference the plan gives up: copies of all bases (those of H and L have as many as find room), room for sorting in the short sums,
-//! separate lanes (independent multi-exponentiations run side by side), room for sorting in the longest sum (more passes), the second slot (two proofs overlap with it), and last the residency of bases. Every base costs one PCIe
+//! In order of preference the plan gives up: room for sorting in the short sums, separate lanes (independent multi-exponentiations run side by
+//! side), room for sorting in the longest sum (more passes), the second slot (two proofs overlap with it), copies of all bases (then H and L alone have as many as
+//! find room beside all of that), and last the residency of bases. Every base costs one PCIe
 //! transfer per proof when it isn't resident, whatever query it is from, so all bases are worth the same per byte: queries are
 //! made resident one after the other until memory ends, the last one in part, and the rest is streamed in chunks.
 
@@ -146,8 +147,6 @@ const RESIDENT_PLANS: [([usize; 4], [u64; 2]); 6] = [
     (OWN_LANES, [2 << 30, 2 << 30]),
     (SHARED_LANES, [2 << 30, 2 << 30]),
 ];
-/// More than windows that scalars are cut into at most aren't used.
-const MAX_COPIES: u32 = 32;
 const OWN_LANES: [usize; 4] = [0, 1, 2, 3];
 const SHARED_LANES: [usize; 4] = [0, 1, 1, 1];
 /// Where sums follow one another in one workspace.
@@ -165,7 +164,7 @@ impl Residency {
             .or_else(|| Self::with_copies_of_hl(sizes, usable))
             .or_else(|| Self::with_copies(sizes, 1, usable));
         if let Some(mut plan) = plan {
-            let full_twiddles = Quotient::table_bytes(sizes.log_n, true) - Quotient::table_bytes(sizes.log_n, false);
+            let full_twiddles = Self::full_twiddles(sizes);
             if plan.total + full_twiddles <= usable {
                 plan.full_twiddles = true;
                 plan.total += full_twiddles;
@@ -203,6 +202,11 @@ impl Residency {
         Err(CudaError::DoesNotFit { what: "a proof of this size", need: need + margin(available), have: available })
     }
 
+    /// What the full table of twiddles takes.
+    fn full_twiddles(sizes: &Sizes) -> u64 {
+        Quotient::table_bytes(sizes.log_n, true) - Quotient::table_bytes(sizes.log_n, false)
+    }
+
     /// The first plan that fits in which every sum may have so many copies.
     fn with_copies(sizes: &Sizes, copies: u32, usable: u64) -> Option<Self> {
         let slots = (1..=sizes.max_slots.max(1)).rev();
@@ -215,7 +219,7 @@ impl Residency {
     }
 
     /// The plan that fits with the cheapest sum over H and L, where that sum alone has copies, as many as find room: most of the additions are its. With as
-    /// many slots as without copies, and as few batches.
+    /// many slots as without copies, as few batches, and the full table of twiddles where there is one without copies.
     fn with_copies_of_hl(sizes: &Sizes, usable: u64) -> Option<Self> {
         let without = Self::with_copies(sizes, 1, usable)?;
         let hl = SumId::Hl as usize;
@@ -224,13 +228,16 @@ impl Residency {
         let cost = |plan: &Self| Shape::fit(dense, plan.shapes[hl].copies).cost(dense);
         let len = sizes.sum_len(SumId::Hl);
         let batches = |plan: &Self| plan.sparse_msm(sizes, SumId::Hl).batches(len);
+        let full_twiddles = Self::full_twiddles(sizes);
+        let usable = if without.total + full_twiddles <= usable { usable - full_twiddles } else { usable };
+        let most = sizes.max_copies.min(Shape::MAX_COPIES).min((MsmPlan::MAX_BASES / len.max(1)) as u32);
         let plans = RESIDENT_PLANS.iter().filter(|(_, [budget, _])| *budget >= without.pair_budgets[hl]);
         plans
             .flat_map(|&(lanes, [hl, other])| {
                 let plan = move |copies| {
                     Self::resident(sizes, [copies, 1, 1, 1], without.slots, lanes, [hl, other, other, other])
                 };
-                (2..=sizes.max_copies.min(MAX_COPIES)).map(plan)
+                (2..=most).map(plan)
             })
             .filter(|plan| plan.total <= usable && cost(plan) < cost(&without) && batches(plan) <= batches(&without))
             .min_by(|a, b| cost(a).total_cmp(&cost(b)))

@@ -320,11 +320,11 @@ impl Api {
                 // SAFETY: all outputs are writable.
                 unsafe {
                     check("cuCtxGetStreamPriorityRange", sys::cuCtxGetStreamPriorityRange(&mut least, &mut greatest))?;
-                    // The greater the priority, the lower the number.
+                    // The greater the priority, the lower the number. A card with two of them has no more than those.
                     let level = match priority {
                         Priority::Normal => least,
-                        Priority::High => (greatest + 1).min(least),
-                        Priority::Urgent => greatest,
+                        Priority::High if least - greatest > 1 => greatest + 1,
+                        Priority::High | Priority::Urgent => greatest,
                     };
                     check("cuStreamCreateWithPriority", sys::cuStreamCreateWithPriority(&mut stream, flags, level))?;
                 }

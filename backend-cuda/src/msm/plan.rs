@@ -88,7 +88,7 @@ impl Counts {
     /// Whether so few of `len` scalars are dense that their pairs are dealt one by one: a tile of them wouldn't fill its bins.
     #[must_use]
     pub fn are_few(self, len: u64) -> bool {
-        FEW * self.dense <= len
+        self.dense <= len / FEW
     }
 
     /// Of any `len` of the scalars.
@@ -221,6 +221,9 @@ impl Affine {
 pub(super) const THREADS: u32 = 128;
 
 impl Plan {
+    /// Bases of the tables of one call, all copies together, at most.
+    pub const MAX_BASES: u64 = MAX_INDEX - 1;
+
     /// A plan for at most `len` bases at a time (all segments of one call together) on a card of `multiprocessors`, with `pair_budget` bytes
     /// for sorting. Fewer bytes mean more passes: each pass needs 16 to 18 bytes per pair.
     #[must_use]

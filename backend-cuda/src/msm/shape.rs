@@ -29,10 +29,13 @@ pub struct Shape {
 }
 
 impl Shape {
+    /// More copies than windows aren't used.
+    pub const MAX_COPIES: u32 = MAX_WINDOWS;
+
     /// The cheapest shape for `dense` scalars that are none of 0, 1 and −1, with at most `max_copies` copies.
     #[must_use]
     pub fn choose(dense: u64, max_copies: u32) -> Self {
-        let max_copies = max_copies.clamp(1, MAX_WINDOWS);
+        let max_copies = max_copies.clamp(1, Self::MAX_COPIES);
         Self::cheapest(dense, 1..=max_copies).unwrap_or(Self { sets: 16, copies: 1 })
     }
 

@@ -5,6 +5,7 @@ use splitprover_core::RootOfUnity;
 use super::*;
 use crate::driver::Priority;
 use crate::kernels::Cache;
+use crate::vector::bytes_of_scalars;
 
 #[test]
 fn passes_cover_the_domain_and_are_few() {
@@ -225,11 +226,16 @@ fn quotients_agree_with_the_definition(arithmetic: Arithmetic) {
                 let satisfied: Vec<_> = a.iter().zip(&b).map(|(x, y)| *x * y).collect();
                 // A c of its own need not be a∘b, except where Z must divide.
                 let c = if c_given && basis == HBasis::OddLagrange { random(len, &mut rng) } else { satisfied };
-                let (da, db) = (bench.upload(n, &a), bench.upload(n, &b));
+                // b arrives when a is under way.
+                let (da, db) = (bench.upload(n, &a), bench.upload(n, &random(n, &mut rng)));
                 let dc = bench.upload(n, if c_given { &c } else { &[] });
                 let rows = Rows { a: da.ptr(), b: db.ptr(), c: dc.ptr(), c_given, len: len as u32 };
-                // SAFETY: all three vectors hold n elements.
-                let h = unsafe { quotient.enqueue(&bench.stream, rows).unwrap() };
+                // SAFETY: all three vectors hold n elements, and the emulated stream works at once.
+                let h = unsafe {
+                    quotient.enqueue_first(&bench.stream, rows).unwrap();
+                    bench.stream.upload(db.ptr(), bytes_of_scalars(&b).as_ptr(), SCALAR * b.len() as u64).unwrap();
+                    quotient.enqueue_rest(&bench.stream, rows).unwrap()
+                };
                 let expected = quotient_by_definition(domain, basis, [&a, &b, &c]);
                 assert!(bench.download(h, n) == expected, "{basis:?}, 2^{log_n}, {len} rows, c given: {c_given}");
             }
