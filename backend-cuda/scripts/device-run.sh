@@ -98,6 +98,8 @@ sanitizer() { # TOOL ARGUMENTS...
 }
 faults() { ./device_check faults; }
 flat() { ./device_check flat 200; }
+# Two proofs long enough to wait for one another on the card; each is verified.
+overlap() { ./splitprover bench prove --backend cuda --log2 22 --evaluations --runs 2 --pair; }
 export -f sanitizer limited once
 export work OUT cases SPLITPROVER_KERNEL_CACHE
 
@@ -133,6 +135,7 @@ wait
 run dense-2^22-in-3GiB 40 limited dense 22 3072
 run dense-2^24-in-12GiB 90 limited dense 24 12288
 run flat 40 flat
+run overlap-2^22 60 overlap
 run dense-2^20 40 once dense 20
 run dense-2^22 60 once dense 22
 run porep-2^24 120 once porep 24
