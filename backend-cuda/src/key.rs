@@ -212,8 +212,8 @@ impl DeviceKey {
         lock(&self.outboxes).push(outbox);
     }
 
-    /// The resident part of a query, with its scalars.
-    pub(crate) fn resident(&self, id: QueryId, scalars: DevicePtr) -> Segment {
+    /// The resident part of a query, with its scalars, of which few may be dense.
+    pub(crate) fn resident(&self, id: QueryId, scalars: DevicePtr, few: bool) -> Segment {
         let query = &self.queries[id as usize];
         Segment {
             bases: query.bases.ptr(),
@@ -221,7 +221,7 @@ impl DeviceKey {
             scalars,
             index: query.index.as_ref().map(DeviceBuf::ptr),
             montgomery: true,
-            few: false,
+            few,
         }
     }
 
@@ -238,10 +238,18 @@ impl DeviceKey {
     }
 
     /// The segment for bases `from .. from + len` of a query, which lie at `bases`.
-    pub(crate) fn chunk(&self, id: QueryId, bases: DevicePtr, from: u32, len: u32, scalars: DevicePtr) -> Segment {
+    pub(crate) fn chunk(
+        &self,
+        id: QueryId,
+        bases: DevicePtr,
+        from: u32,
+        len: u32,
+        scalars: DevicePtr,
+        few: bool,
+    ) -> Segment {
         let index = self.queries[id as usize].index.as_ref().map(|index| index.ptr().add(4 * u64::from(from)));
         let scalars = if index.is_some() { scalars } else { scalars.add(SCALAR * u64::from(from)) };
-        Segment { bases, len, scalars, index, montgomery: true, few: false }
+        Segment { bases, len, scalars, index, montgomery: true, few }
     }
 
     /// Copies bases from `from` on to `out`.

@@ -28,10 +28,10 @@ use splitprover_core::{
 };
 
 use crate::device::{Instance, OpenOptions, to_backend_error};
-use crate::driver::{Context, CudaError, DevicePtr};
+use crate::driver::{Context, CudaError, DevicePtr, Event};
 use crate::fixed_base::DeviceFixedBase;
 use crate::key::{DeviceKey, OUTBOX, OUTBOX_HEAD, OUTBOX_PART, Outbox, SlotLease};
-use crate::msm::{Counts, Msm, Plan as MsmPlan, Segment, collect_g1, collect_g2};
+use crate::msm::{Counts, Msm, Plan as MsmPlan, collect_g1, collect_g2};
 use crate::ntt::{Rows, SCALAR};
 use crate::residency::{QueryId, SumId};
 use crate::transfer::{PinnedPool, WaitOnDrop};
@@ -241,8 +241,6 @@ impl Job {
         witness: Lent<'_>,
     ) -> Result<DevicePtr, CudaError> {
         let key = self.key.clone();
-        let [a, b, c] = [0, 1, 2].map(|which| slot.rows(&key.sizes, which));
-        let main = &slot.lanes[0];
         let mut reading = Vec::new();
         // Declared after the loans that the card reads, so dropped before them: none ends while it does.
         let all_read = [WaitOnDrop(&slot.upload), WaitOnDrop(&slot.counting)];
@@ -255,28 +253,8 @@ impl Job {
         slot.counting.wait(&slot.witness_ready)?;
         self.count(slot)?;
         slot.counting.record(&slot.counted)?;
-        let (mut copied_a, mut copied) = (None, Vec::new());
-        let rows = match evaluations {
-            Some(evaluations) => {
-                let len = evaluations.a.len() as u32;
-                let c_given = evaluations.c.is_some();
-                let LentEvaluations { a: lent_a, b: lent_b, c: lent_c, .. } = evaluations;
-                // What the card fetches itself is on its way before the host waits; the rest goes through the ring afterwards.
-                if is_pinned(&key, &lent_a) {
-                    reading.push(upload(&key, slot, lent_a, a)?);
-                    slot.upload.record(&slot.a_ready)?;
-                } else {
-                    copied_a = Some(lent_a);
-                }
-                for (vector, to) in [(Some(lent_b), b), (lent_c, c)] {
-                    match vector {
-                        Some(vector) if is_pinned(&key, &vector) => reading.push(upload(&key, slot, vector, to)?),
-                        Some(vector) => copied.push((vector, to)),
-                        None => {}
-                    }
-                }
-                Some(Rows { a, b, c, c_given, len })
-            }
+        let given = match evaluations {
+            Some(evaluations) => Some(send_pinned(&key, slot, evaluations, &mut reading)?),
             None if key.matrices.is_none() => {
                 return Err(CudaError::Unusable("the key has no matrices and no evaluations were given"));
             }
@@ -284,54 +262,14 @@ impl Job {
         };
         slot.counted.synchronise()?;
         self.plan();
-        // Each sum waits for a long one before it, this proof's first for the last proof's last.
         let mut before = key.last_added();
         if key.residency.is_resident() {
-            for sum in [SumId::B2, SumId::A, SumId::B1] {
-                if let Some(before) = &before {
-                    slot.lanes[key.residency.lanes[sum as usize]].wait(before)?;
-                }
-                self.queue(slot, sum, a, &AtomicBool::new(false))?;
-                if self.is_longer(sum, LONG_SUM) {
-                    before = Some(slot.added[sum as usize].clone());
-                }
-            }
+            before = self.queue_witness_sums(slot, before)?;
         }
         if let Some(before) = &before {
-            main.wait(before)?;
+            slot.lanes[0].wait(before)?;
         }
-        let rows = match rows {
-            Some(rows) => {
-                if let Some(lent_a) = copied_a {
-                    reading.push(upload(&key, slot, lent_a, a)?);
-                    slot.upload.record(&slot.a_ready)?;
-                }
-                main.wait(&slot.a_ready)?;
-                // SAFETY: the slot's vectors have room for n scalars each, and live as long as the key, which waits for its streams.
-                unsafe { key.quotient.enqueue_first(main, rows)? };
-                for (vector, to) in copied {
-                    reading.push(upload(&key, slot, vector, to)?);
-                }
-                slot.upload.record(&slot.rows_ready)?;
-                main.wait(&slot.rows_ready)?;
-                rows
-            }
-            None => {
-                let Some([matrix_a, matrix_b]) = &key.matrices else { return Err(CudaError::Cancelled) };
-                main.wait(&slot.witness_ready)?;
-                let kernels = &key.instance.vector;
-                let rows = Rows { a, b, c, c_given: false, len: matrix_a.num_rows() };
-                // SAFETY: as above; core has checked that the matrices have a column per variable and at most n rows.
-                unsafe {
-                    matrix_a.product(kernels, main, slot.witness(), a)?;
-                    matrix_b.product(kernels, main, slot.witness(), b)?;
-                    key.quotient.enqueue_first(main, rows)?;
-                }
-                rows
-            }
-        };
-        // SAFETY: as above.
-        let h = unsafe { key.quotient.enqueue_rest(main, rows)? };
+        let h = queue_quotient(&key, slot, given, &mut reading)?;
         slot.upload.synchronise()?;
         // Nothing is left to wait for.
         std::mem::forget(all_read);
@@ -341,6 +279,24 @@ impl Job {
             }
         }
         Ok(h)
+    }
+
+    /// Queues the sums over A and B, each after a long one before it, the first after `before`. Returns what comes after the last long one.
+    fn queue_witness_sums(
+        &self,
+        slot: &SlotLease,
+        mut before: Option<Arc<Event>>,
+    ) -> Result<Option<Arc<Event>>, CudaError> {
+        for sum in [SumId::B2, SumId::A, SumId::B1] {
+            if let Some(before) = &before {
+                slot.lanes[self.key.residency.lanes[sum as usize]].wait(before)?;
+            }
+            self.queue(slot, sum, DevicePtr::NULL, &AtomicBool::new(false))?;
+            if self.is_longer(sum, LONG_SUM) {
+                before = Some(slot.added[sum as usize].clone());
+            }
+        }
+        Ok(before)
     }
 
     /// Queues counting the scalars of L, A and B, and the counts' way to the outbox.
@@ -430,6 +386,76 @@ impl Drop for Job {
     }
 }
 
+/// Evaluations in place or on their way, and those of them that the host is still to copy.
+type Given<'i> = (Rows, [Option<Lent<'i>>; 3]);
+
+/// Queues the way of the evaluations that the card fetches itself. The others go through the ring afterwards.
+fn send_pinned<'i>(
+    key: &DeviceKey,
+    slot: &SlotLease,
+    evaluations: LentEvaluations<'i>,
+    reading: &mut Vec<Upload<'i>>,
+) -> Result<Given<'i>, CudaError> {
+    let to = [0, 1, 2].map(|which| slot.rows(&key.sizes, which));
+    let LentEvaluations { a, b, c, .. } = evaluations;
+    let rows = Rows { a: to[0], b: to[1], c: to[2], c_given: c.is_some(), len: a.len() as u32 };
+    let mut vectors = [Some(a), Some(b), c];
+    for (which, vector) in vectors.iter_mut().enumerate() {
+        if let Some(vector) = vector.take_if(|vector| is_pinned(key, vector)) {
+            reading.push(upload(key, slot, vector, to[which])?);
+            if which == 0 {
+                slot.upload.record(&slot.a_ready)?;
+            }
+        }
+    }
+    Ok((rows, vectors))
+}
+
+/// Queues the quotient on lane 0, from the evaluations given or by the key's matrices, and copies what isn't on its way yet: a's transforms begin while b is.
+/// Returns where its scalars will be.
+fn queue_quotient<'i>(
+    key: &DeviceKey,
+    slot: &SlotLease,
+    given: Option<Given<'i>>,
+    reading: &mut Vec<Upload<'i>>,
+) -> Result<DevicePtr, CudaError> {
+    let main = &slot.lanes[0];
+    let rows = match given {
+        Some((rows, [copied_a, copied_b, copied_c])) => {
+            if let Some(vector) = copied_a {
+                reading.push(upload(key, slot, vector, rows.a)?);
+                slot.upload.record(&slot.a_ready)?;
+            }
+            main.wait(&slot.a_ready)?;
+            // SAFETY: the slot's vectors have room for n scalars each, and live as long as the key, which waits for its streams.
+            unsafe { key.quotient.enqueue_first(main, rows)? };
+            for (vector, to) in [(copied_b, rows.b), (copied_c, rows.c)] {
+                if let Some(vector) = vector {
+                    reading.push(upload(key, slot, vector, to)?);
+                }
+            }
+            slot.upload.record(&slot.rows_ready)?;
+            main.wait(&slot.rows_ready)?;
+            rows
+        }
+        None => {
+            let Some([matrix_a, matrix_b]) = &key.matrices else { return Err(CudaError::Cancelled) };
+            let [a, b, c] = [0, 1, 2].map(|which| slot.rows(&key.sizes, which));
+            let rows = Rows { a, b, c, c_given: false, len: matrix_a.num_rows() };
+            main.wait(&slot.witness_ready)?;
+            // SAFETY: as above; core has checked that the matrices have a column per variable and at most n rows.
+            unsafe {
+                matrix_a.product(&key.instance.vector, main, slot.witness(), a)?;
+                matrix_b.product(&key.instance.vector, main, slot.witness(), b)?;
+                key.quotient.enqueue_first(main, rows)?;
+            }
+            rows
+        }
+    };
+    // SAFETY: as above.
+    unsafe { key.quotient.enqueue_rest(main, rows) }
+}
+
 /// A batch of so many pairs for each multiprocessor fills the card: what comes after such a sum waits for its additions. The next proof waits for those of H and
 /// L if they have the second number. In tests all do.
 const LONG_SUM: u64 = if cfg!(test) { 0 } else { 1 << 15 };
@@ -476,14 +502,13 @@ fn queue_sum(
     let lane = &slot.lanes[lane_index];
     lane.wait(&slot.witness_ready)?;
     let scalars = |query| scalars(key, slot, query, h);
-    let hinted = |query, segment| Segment { few: *few && query == counted_query(sum), ..segment };
+    let few = |query| *few && query == counted_query(sum);
     let kernels = key.instance.msm_kernels(sum.group());
     // SAFETY: the lane's workspace has room for every plan that `Residency::msm` makes for it, serves this lane alone, in whose order
     // sums follow one another, and lives as long as the key, which waits for its streams.
     let msm = unsafe { Msm::new(kernels, plan, slot.workspaces[lane_index].ptr()) };
     msm.begin(lane)?;
-    let segments: Vec<_> =
-        sum.queries().iter().map(|&query| hinted(query, key.resident(query, scalars(query)))).collect();
+    let segments: Vec<_> = sum.queries().iter().map(|&query| key.resident(query, scalars(query), few(query))).collect();
     // SAFETY: bases and indices are the key's, scalars the slot's; `lane_done` keeps the next proof's uploads off until this work is
     // done. Core promises scalars below r; the quotient's are; indices come from a density map over the variables. The plan was made by the counts of the
     // same scalars for the same bases.
@@ -508,10 +533,9 @@ fn queue_sum(
                 }
                 slot.upload.record(&slot.chunk_ready[turn % 2])?;
                 lane.wait(&slot.chunk_ready[turn % 2])?;
+                let chunk = key.chunk(query, buffer.ptr(), from, len, scalars(query), few(query));
                 // SAFETY: as for the resident part; the buffer isn't written again before `chunk_free` has fired.
-                unsafe {
-                    msm.add(lane, &[hinted(query, key.chunk(query, buffer.ptr(), from, len, scalars(query)))], None)?
-                };
+                unsafe { msm.add(lane, &[chunk], None)? };
                 lane.record(&slot.chunk_free[turn % 2])?;
                 turn += 1;
             }
