@@ -233,9 +233,9 @@ impl Residency {
         let most = sizes.max_copies.min(Shape::MAX_COPIES).min((MsmPlan::MAX_BASES / len.max(1)) as u32);
         let plans = RESIDENT_PLANS.iter().filter(|(_, [budget, _])| *budget >= without.pair_budgets[hl]);
         plans
-            .flat_map(|&(lanes, [hl, other])| {
+            .flat_map(|&(lanes, [budget, other])| {
                 let plan = move |copies| {
-                    Self::resident(sizes, [copies, 1, 1, 1], without.slots, lanes, [hl, other, other, other])
+                    Self::resident(sizes, [copies, 1, 1, 1], without.slots, lanes, [budget, other, other, other])
                 };
                 (2..=most).map(plan)
             })
